@@ -57,7 +57,7 @@ int main() {
     CHECK(before.uordblks == after.uordblks && before.fordblks == after.fordblks);
     CHECK(before.hblkhd == after.hblkhd);
     each_absurd(block, no_new, nullptr);
-    for (unsigned bit = 47; bit < 64; bit++) no_new_at((size_t)1 << bit);
+    for (unsigned bit = ADDRESS_BITS; bit < 64; bit++) no_new_at((size_t)1 << bit);
     free(block);
     free(behind);
     test_face(&names);

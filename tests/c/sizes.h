@@ -11,6 +11,13 @@
    units. */
 enum { UNIT = 64 << 10, UNITS = 90 };
 
+/* A process's addresses have this many bits: where they have 48, a block may begin at 2^47. */
+#ifdef __x86_64__
+enum { ADDRESS_BITS = 47 };
+#else
+enum { ADDRESS_BITS = 48 };
+#endif
+
 /* The functions of malloc(3), under any names. */
 struct face {
     void *(*malloc)(size_t);
@@ -97,7 +104,7 @@ __attribute__((unused)) static void no_resized_block(size_t size, void *with) {
 
 /* Alignments that no block can have: impossible even with small sizes. */
 __attribute__((unused)) static void no_alignment(void) {
-    for (unsigned bit = 47; bit < 64; bit++) {
+    for (unsigned bit = ADDRESS_BITS; bit < 64; bit++) {
         const size_t alignment = (size_t)1 << bit;
         const size_t sizes[] = {0, 1, 100, 70000, 1 << 20, SIZE_MAX / 2, SIZE_MAX};
         for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {

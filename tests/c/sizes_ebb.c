@@ -56,7 +56,7 @@ static void heaps(void) {
         }
         size_t used = ebb_heap_used(heap);
         each_absurd(blocks[5].kept.block, none_in_heap, heap);
-        for (unsigned bit = 47; bit < 64; bit++)
+        for (unsigned bit = ADDRESS_BITS; bit < 64; bit++)
             REFUSED(ebb_heap_aligned_alloc(heap, (size_t)1 << bit, 100));
         for (unsigned i = 0; i < 6; i++) {
             each_absurd(blocks[i].kept.block, not_in_heap, &blocks[i]);

@@ -69,6 +69,9 @@ pub fn packages(compiler: &str) -> Vec<String> {
     let packages: &[&str] = match compiler {
         "musl-gcc" => &["musl-tools"],
         "aarch64-linux-gnu-gcc" => &["gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"],
+        "aarch64-linux-gnu-g++" => &["g++-aarch64-linux-gnu"],
+        "x86_64-linux-gnu-gcc" => &["gcc"],
+        "x86_64-linux-gnu-g++" => &["g++"],
         "clang++" => &["clang", "libc++-dev", "libc++abi-dev"],
         other => &[other],
     };

@@ -54,7 +54,7 @@ const ENGINE: [&str; 13] = [
 /// its own.
 const LIBRARY: [&str; 3] = ["--package", "ebbmalloc", "--lib"];
 /// Fewer cases than elsewhere, as each takes twenty times as long under qemu.
-const FEW: [(&str, &str); 4] = [
+pub const FEW: [(&str, &str); 4] = [
     ("PROPTEST_CASES", "4"),
     ("EBB_FUZZ_SECONDS", "1"),
     ("EBB_TEST_ROUNDS", "20"),

@@ -1,18 +1,22 @@
 //! Runs as the first process of a virtual machine: mounts what programs expect, runs the jobs one
 //! after the other, prints how each ended, and turns the machine off.
 
-use ebbmalloc_guest::{End, JOBS, Job, Mark};
+use ebbmalloc_guest::{APART, End, JOBS, Job, Mark};
 use std::ffi::CStr;
+use std::fs::{self, File};
+use std::os::unix::fs::symlink;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
-use std::{fs, io, ptr, thread};
+use std::{io, ptr, thread};
 
 /// Interval at which a running job is polled.
 const POLL: Duration = Duration::from_millis(10);
 /// Time between two changes of a CPU's state.
 const BETWEEN_HOTPLUGS: Duration = Duration::from_millis(40);
+/// Files with what it prints on standard output and standard error.
+const PRINTED: [&str; 2] = ["/tmp/out", "/tmp/err"];
 
 fn main() {
     for (kind, place) in [
@@ -24,6 +28,10 @@ fn main() {
         (c"tmpfs", c"/dev/shm"),
     ] {
         mount(kind, place);
+    }
+    // Shells open these.
+    for (place, file) in [("/dev/fd", ""), ("/dev/stdin", "/0"), ("/dev/stdout", "/1")] {
+        let _ = symlink(format!("/proc/self/fd{file}"), place);
     }
     say(&machine());
     let jobs = fs::read_to_string(JOBS).expect("no jobs");
@@ -71,6 +79,9 @@ fn run(job: &Job) -> Mark {
     let mut command = Command::new(&job.command[0]);
     command.args(&job.command[1..]).env_clear().current_dir("/tmp").process_group(0);
     command.envs(job.environment.iter().filter_map(|setting| setting.split_once('=')));
+    if job.apart {
+        apart(&mut command).expect("files can be made");
+    }
     let mut hotplug = Hotplug::new(job.hotplug);
     let end = match command.spawn() {
         Ok(mut child) => wait(&mut child, start + Duration::from_secs(job.limit_s), &mut hotplug),
@@ -79,7 +90,23 @@ fn run(job: &Job) -> Mark {
             End::NotStarted
         }
     };
-    Mark::End { end, ms: start.elapsed().as_millis() as u64, offline: hotplug.finish() }
+    let ms = start.elapsed().as_millis() as u64;
+    for (file, mark) in PRINTED.iter().zip([Mark::Out, Mark::Err]).filter(|_| job.apart) {
+        let printed = fs::read(file).unwrap_or_default();
+        for line in String::from_utf8_lossy(&printed).lines() {
+            println!("{}", mark(line.to_string()));
+        }
+    }
+    Mark::End { end, ms, offline: hotplug.finish() }
+}
+
+/// Gives a job an empty directory, and files for what it prints.
+fn apart(command: &mut Command) -> io::Result<()> {
+    let _ = fs::remove_dir_all(APART);
+    fs::create_dir_all(APART)?;
+    let [out, err] = PRINTED.map(Path::new).map(File::create);
+    command.current_dir(APART).stdin(Stdio::null()).stdout(out?).stderr(err?);
+    Ok(())
 }
 
 fn wait(child: &mut Child, limit: Instant, hotplug: &mut Hotplug) -> End {

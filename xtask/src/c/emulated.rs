@@ -1,4 +1,5 @@
-//! Selects the contract programs that run under an emulator of another processor.
+//! Adapts contract programs to another processor, and selects those that run under an emulator of
+//! one.
 
 use super::Program;
 
@@ -34,9 +35,15 @@ impl Program {
         if self.builds.is_empty() {
             return Err((self.name, "only C compilers are installed for it"));
         }
-        self.builds.iter_mut().for_each(|build| build[0].insert_str(0, prefix));
         self.ways.truncate(1);
         // The emulator itself needs more memory than the limits of the programs allow.
-        Ok(Program { limits: vec![None], ..self })
+        Ok(Program { limits: vec![None], ..self.built_for(prefix) })
+    }
+
+    /// Returns the same program built for another processor, by compilers whose names start with
+    /// `prefix`.
+    pub fn built_for(mut self, prefix: &str) -> Program {
+        self.builds.iter_mut().for_each(|build| build[0].insert_str(0, prefix));
+        self
     }
 }

@@ -20,13 +20,15 @@ use crate::compiler::{self, Object, Plugin, WAYS, Way};
 use crate::context::Context;
 use crate::header::Header;
 use crate::library::{Care, Library, Mode};
+use crate::process::{self, Finished};
 use crate::tally::Tally;
-use crate::{packages, pool, process};
+use crate::{packages, pool};
 use anyhow::{Context as _, Result, bail, ensure};
 use expect::{Expect, quoted};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// A program exits with this code if it cannot do its test here, and says why on standard error
@@ -62,10 +64,22 @@ enum Todo<'a> {
 }
 
 /// A program that was built, and how it gets the library.
-struct Built<'a> {
-    executable: PathBuf,
+pub struct Built {
+    pub executable: PathBuf,
     way: Way,
-    title: &'a str,
+    /// Whether `way` is the program's first.
+    pub first: bool,
+    /// The file, and the compiler with its flags.
+    title: String,
+}
+
+/// One run of a program that was built.
+pub struct Run<'a> {
+    pub title: String,
+    mode: &'a Mode,
+    /// Bytes of address space.
+    pub limit: Option<u64>,
+    care: Option<Care>,
 }
 
 pub struct Program {
@@ -201,12 +215,26 @@ impl Program {
     }
 
     pub fn test(&self, context: &Context, modes: &[Mode], tally: &mut Tally) -> Result<()> {
+        for built in self.build(context, tally)? {
+            for run in self.runs(context, modes, &built, tally)? {
+                match self.run_once(context, &built, &run) {
+                    Ok(Some(why)) => tally.skip(&run.title, why),
+                    done => tally.count(&run.title, done.map(drop)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Compiles and links the program by each compiler and in each way.
+    pub fn build(&self, context: &Context, tally: &mut Tally) -> Result<Vec<Built>> {
+        let mut all = Vec::new();
         let own = matches!(self.expect, Expect::Abort(_) | Expect::Fault(_))
             || self.is_about_an_option()
             || !self.env.is_empty();
         if !context.library.is_ours() && own {
             tally.skip(&self.name, "the message is ebbmalloc's own");
-            return Ok(());
+            return Ok(all);
         }
         for (index, build) in self.builds.iter().enumerate() {
             let title = format!("{} ({})", self.name, build.join(" "));
@@ -230,59 +258,57 @@ impl Program {
                 }
                 match object.link(&context.library, way) {
                     Ok(executable) => {
-                        let built = Built { executable, way, title: &title };
-                        self.test_built(context, modes, &built, tally)?;
+                        let (title, first) = (title.clone(), way == self.ways[0]);
+                        all.push(Built { executable, way, first, title });
                     }
                     Err(error) => tally.fail(&format!("{title} [{}]", way.name()), error),
                 }
             }
         }
-        Ok(())
+        Ok(all)
     }
 
-    /// Runs one executable under each limit in each mode. For every way but the first, only the
-    /// first available mode is used, unless `--long` asks for all. Then runs it with options in
-    /// that mode, as all blocks take the same path there.
-    fn test_built(
+    /// Returns the runs of one executable: under each limit in each mode. For every way but the
+    /// first, only the first available mode is used, unless `--long` asks for all. Then come runs
+    /// with options in that mode, as all blocks take the same path there.
+    pub fn runs<'a>(
         &self,
         context: &Context,
-        modes: &[Mode],
+        modes: &'a [Mode],
         built: &Built,
         tally: &mut Tally,
-    ) -> Result<()> {
-        let (title, way) = (built.title, built.way);
+    ) -> Result<Vec<Run<'a>>> {
+        let (title, way) = (&built.title, built.way);
         let first = modes.iter().position(|mode| mode.unavailable.is_none());
         let first = first.context("no mode is available")?;
-        let all = context.long || way == self.ways[0];
+        let all = context.long || built.first;
         let tried = if all { modes } else { &modes[first..=first] };
+        let mut runs = Vec::new();
         for &limit in self.limits.iter().filter(|_| !self.is_about_an_option()) {
             for mode in tried {
                 let mib = limit.map_or(String::new(), |bytes| format!(", {} MiB", bytes >> 20));
-                let test = format!("{title} [{}, {}{mib}]", way.name(), mode.name);
+                let title = format!("{title} [{}, {}{mib}]", way.name(), mode.name);
                 match &mode.unavailable {
-                    Some(why) => tally.skip(&test, why),
-                    None => note(tally, &test, self.run_once(context, mode, built, limit, None)),
+                    Some(why) => tally.skip(&title, why),
+                    None => runs.push(Run { title, mode, limit, care: None }),
                 }
             }
         }
         if !context.library.is_ours() {
-            return Ok(());
+            return Ok(runs);
         }
-        let mode = &modes[first];
+        let (mode, limit) = (&modes[first], self.limits[0]);
         for (care, todo) in
             [(Library::CHECK, self.checked(way)), (Library::HARDEN, self.hardened(way))]
         {
-            let test = format!("{title} [{}, {}]", way.name(), care.0);
+            let title = format!("{title} [{}, {}]", way.name(), care.0);
             match todo {
                 Todo::Nothing => {}
-                Todo::Skip(why) => tally.skip(&test, why),
-                Todo::Run => {
-                    let run = self.run_once(context, mode, built, self.limits[0], Some(care));
-                    note(tally, &test, run);
-                }
+                Todo::Skip(why) => tally.skip(&title, why),
+                Todo::Run => runs.push(Run { title, mode, limit, care: Some(care) }),
             }
         }
-        Ok(())
+        Ok(runs)
     }
 
     /// Returns whether the program runs with options only.
@@ -310,17 +336,27 @@ impl Program {
     }
 
     /// Runs the program once. Returns its reason if it could not do its test here.
-    fn run_once(
-        &self,
-        context: &Context,
-        mode: &Mode,
-        built: &Built,
-        limit: Option<u64>,
-        care: Option<Care>,
-    ) -> Result<Option<String>> {
+    fn run_once(&self, context: &Context, built: &Built, run: &Run) -> Result<Option<String>> {
+        let log = run.care.map_or(run.mode.name, |(name, _)| name);
+        let log = built.executable.with_extension(log);
+        let time = match context {
+            Context { long: true, .. } => LONG_LIMIT,
+            Context { emulated: true, .. } => 4 * RUN_LIMIT,
+            _ => RUN_LIMIT,
+        };
+        let mut command = self.command(context, built, run)?;
+        let mut ended = process::run(&mut command, time, &log, run.limit)?;
+        if context.emulated {
+            ended.stderr = emulation::said_by_program(&ended.stderr);
+        }
+        self.judge(&context.library, run, &ended)
+    }
+
+    /// Makes the command of a run.
+    pub fn command(&self, context: &Context, built: &Built, run: &Run) -> Result<Command> {
         let (library, executable) = (&context.library, &built.executable);
         let mut command = process::under(context.runner, executable);
-        library.environment(&mut command, mode);
+        library.environment(&mut command, run.mode);
         command.current_dir(executable.parent().context("no directory")?);
         match built.way {
             Way::Preload if context.emulated => {
@@ -330,44 +366,30 @@ impl Program {
             Way::Load => drop(command.env("LIBRARY", library.preload())),
             Way::Dynamic | Way::Static => {}
         }
-        command.envs(care.map(|(_, variable)| (variable, "1")));
-        let log = executable.with_extension(care.map_or(mode.name, |(name, _)| name));
-        let time = match context {
-            Context { long: true, .. } => LONG_LIMIT,
-            Context { emulated: true, .. } => 4 * RUN_LIMIT,
-            _ => RUN_LIMIT,
-        };
+        command.envs(run.care.map(|(_, variable)| (variable, "1")));
         if context.long {
             command.env("LONG", "1");
         }
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
-        let mut run = process::run(&mut command, time, &log, limit)?;
-        if context.emulated {
-            run.stderr = emulation::said_by_program(&run.stderr);
+        Ok(command)
+    }
+
+    /// Judges how a run ended. Returns the program's reason if it could not do its test.
+    pub fn judge(&self, library: &Library, run: &Run, ended: &Finished) -> Result<Option<String>> {
+        if ended.status.and_then(|status| status.code()) == Some(SKIPPED) {
+            let why = ended.stderr.lines().next().unwrap_or("it does not say why");
+            return Ok(Some(why.to_string()));
         }
-        if run.status.and_then(|status| status.code()) == Some(SKIPPED) {
-            return Ok(Some(
-                run.stderr.lines().next().unwrap_or("it does not say why").to_string(),
-            ));
-        }
-        self.expect.judge(&run)?;
+        self.expect.judge(ended)?;
         if let Expect::Exit(_) = self.expect {
-            let (mode, proof) = (mode.name, library.proves(&run.stderr, mode));
-            ensure!(proof, "no statistics of mode {mode}: {}", run.describe());
+            let (mode, proof) = (run.mode.name, library.proves(&ended.stderr, run.mode));
+            ensure!(proof, "no statistics of mode {mode}: {}", ended.describe());
         }
         for text in &self.says {
-            let said = run.stderr.contains(text);
-            ensure!(said, "expected `{text}` to be said, got {}", run.describe());
+            let said = ended.stderr.contains(text);
+            ensure!(said, "expected `{text}` to be said, got {}", ended.describe());
         }
         Ok(None)
-    }
-}
-
-/// Counts the result of a run.
-fn note(tally: &mut Tally, test: &str, run: Result<Option<String>>) {
-    match run {
-        Ok(Some(why)) => tally.skip(test, why),
-        run => tally.count(test, run.map(drop)),
     }
 }
 

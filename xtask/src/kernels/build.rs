@@ -1,5 +1,6 @@
 //! Builds the programs that run in the machines, for one architecture.
 
+use super::all::All;
 use super::target::Arch;
 use crate::compiler::{Object, Way};
 use crate::library::Library;
@@ -19,6 +20,9 @@ const MUSL_TESTS: [(&str, &[&str]); 2] = [
     ("ebbmalloc-testkit", &["--test", "interrupts"]),
     ("ebbmalloc", &["--test", "global", "--lib"]),
 ];
+/// The engine's other tests.
+const ENGINE: [(&str, &[&str]); 2] =
+    [("ebbmalloc-testkit", &["--test", "engine"]), ("ebbmalloc", &["--lib"])];
 /// Suffix of the names of the musl binaries.
 pub const MUSL: &str = "_musl";
 /// Contract programs with threads, signals and forks, or whose pages move.
@@ -45,10 +49,12 @@ pub struct Programs {
     /// Why there are no musl binaries, if there are none.
     pub no_musl: Option<String>,
     pub files: Vec<(String, PathBuf)>,
+    /// What `--all` adds.
+    pub all: Option<All>,
 }
 
 /// Builds all for `arch`; objects of the contract programs go to `work`.
-pub fn build(root: &Path, target: &Path, work: &Path, arch: &Arch) -> Result<Programs> {
+pub fn build(root: &Path, target: &Path, work: &Path, arch: &Arch, all: bool) -> Result<Programs> {
     println!("{}: building the programs", arch.name);
     add_rust_target(arch.rust)?;
     let cargo = Cargo { root, target, rust: arch.rust, compiler: arch.compiler };
@@ -74,8 +80,16 @@ pub fn build(root: &Path, target: &Path, work: &Path, arch: &Arch) -> Result<Pro
         files.push((name.to_string(), compile(root, work, arch, &library, name, Way::Preload)?));
     }
     files.push((STATIC.to_string(), compile(root, work, arch, &library, "stress", Way::Static)?));
+    let all = if all {
+        let engine = cargo.tests(&ENGINE)?;
+        let names = engine.iter().map(|(name, _)| name.clone()).collect();
+        files.extend(engine);
+        Some(All::build(root, work, &release, arch, names)?)
+    } else {
+        None
+    };
     let c = C.map(str::to_string).to_vec();
-    Ok(Programs { init, library: release.join("libebbmalloc.so"), tests, c, no_musl, files })
+    Ok(Programs { init, library: release.join("libebbmalloc.so"), tests, c, no_musl, files, all })
 }
 
 /// Compiles a contract program; with the static library, nothing in it is dynamic.

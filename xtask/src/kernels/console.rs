@@ -1,8 +1,12 @@
 //! Reads what a machine prints on its serial console.
 
+use crate::process::Finished;
 use ebbmalloc_guest::{End, Mark};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 
 /// A job that has ended.
+#[derive(Default)]
 pub struct Ended {
     pub name: String,
     pub end: End,
@@ -11,6 +15,27 @@ pub struct Ended {
     pub offline: usize,
     /// What the job, and perhaps the kernel, printed.
     pub output: String,
+    /// What a job printed that ran apart.
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Ended {
+    /// Returns the run of a job that ran apart, as if it had run here.
+    pub fn run(&self) -> Finished {
+        let status = match self.end {
+            End::Exit(code) => Some(code << 8),
+            End::Signal(signal) => Some(signal),
+            // As a shell reports it.
+            End::NotStarted => Some(127 << 8),
+            End::TimeLimit => None,
+        };
+        Finished {
+            status: status.map(ExitStatus::from_raw),
+            stdout: self.stdout.clone(),
+            stderr: self.stderr.clone(),
+        }
+    }
 }
 
 #[derive(Default)]
@@ -20,7 +45,7 @@ pub struct Console {
     pub ended: Vec<Ended>,
     /// Whether all jobs have run.
     pub done: bool,
-    running: Option<(String, String)>,
+    running: Option<Ended>,
 }
 
 impl Console {
@@ -30,26 +55,30 @@ impl Console {
             Some(Mark::Machine { release, cpus, rseq_bytes }) => {
                 self.machine = Some((release, cpus, rseq_bytes));
             }
-            Some(Mark::Begin(name)) => self.running = Some((name, String::new())),
+            Some(Mark::Begin(name)) => self.running = Some(Ended { name, ..Ended::default() }),
             Some(Mark::End { end, ms, offline }) => {
-                let (name, output) = self.running.take()?;
-                self.ended.push(Ended { name, end, ms, offline, output });
+                let job = self.running.take()?;
+                self.ended.push(Ended { end, ms, offline, ..job });
                 return self.ended.last();
             }
             Some(Mark::Done) => self.done = true,
-            None => {
-                if let Some((_, output)) = &mut self.running {
-                    output.push_str(line.trim_end());
-                    output.push('\n');
-                }
-            }
+            Some(Mark::Out(line)) => self.add(&line, |job| &mut job.stdout),
+            Some(Mark::Err(line)) => self.add(&line, |job| &mut job.stderr),
+            None => self.add(line.trim_end(), |job| &mut job.output),
         }
         None
     }
 
     /// Returns the job that runs, or that ran when the machine stopped.
     pub fn running(&self) -> Option<&str> {
-        self.running.as_ref().map(|(name, _)| name.as_str())
+        self.running.as_ref().map(|job| job.name.as_str())
+    }
+
+    fn add(&mut self, line: &str, to: fn(&mut Ended) -> &mut String) {
+        if let Some(text) = self.running.as_mut().map(to) {
+            text.push_str(line);
+            text.push('\n');
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 
 use super::target::{Arch, DEBIAN, Distribution, Kernel, Keys};
 use anyhow::{Context as _, Result, bail, ensure};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -18,13 +19,22 @@ pub struct System {
     pub efi: bool,
     pub loader: PathBuf,
     pub libraries: Vec<PathBuf>,
+    /// The files of further packages, if any were asked for.
+    pub root: Option<PathBuf>,
     /// Version of the C library's package.
     pub libc: String,
 }
 
-/// Downloads and unpacks kernel and libraries into `dir`, unless they are there.
-pub fn system(kernel: &Kernel, arch: &Arch, dir: &Path) -> Result<System> {
+/// Downloads and unpacks kernel and libraries into `dir`, unless they are there; and `packages`,
+/// with all that they depend on.
+pub fn system(
+    kernel: &Kernel,
+    arch: &Arch,
+    dir: &Path,
+    packages: &BTreeSet<String>,
+) -> Result<System> {
     let (unpacked, version) = (dir.join("unpacked"), dir.join("libc-version"));
+    let root = (!packages.is_empty()).then(|| dir.join("root"));
     if !version.exists() {
         println!("{}/{}: fetching the kernel and the C library", arch.name, kernel.name);
         let suites: Vec<&str> = [Some(kernel.suite), kernel.base].into_iter().flatten().collect();
@@ -35,6 +45,13 @@ pub fn system(kernel: &Kernel, arch: &Arch, dir: &Path) -> Result<System> {
         let libc = apt.download("libc6")?;
         extract(&libc, &unpacked, &["*/libc.so.6", "*/libm.so.6", "*/ld-linux-*"])?;
         extract(&apt.download("libgcc-s1")?, &unpacked, &["*/libgcc_s.so.1"])?;
+        if let Some(root) = &root {
+            for package in apt.download_all(packages)? {
+                // Files outside of `usr`, which older packages have, move there.
+                let merge = r"--transform=flags=r;s,^\./\(bin\|sbin\|lib\)/,./usr/\1/,";
+                extract(&package, root, &["--exclude=./usr/share", merge, "*"])?;
+            }
+        }
         fs::write(&version, apt.field("libc6", "Version")?)?;
     }
     let loader = Path::new(arch.loader).file_name().context("no file name")?.to_string_lossy();
@@ -46,6 +63,7 @@ pub fn system(kernel: &Kernel, arch: &Arch, dir: &Path) -> Result<System> {
             .iter()
             .map(|library| find(&unpacked, &|name| name == *library))
             .collect::<Result<_>>()?,
+        root,
         libc: fs::read_to_string(&version)?,
     })
 }
@@ -100,9 +118,9 @@ impl Apt {
         for part in ["lists/partial", "cache/archives/partial", "packages"] {
             fs::create_dir_all(dir.join(part))?;
         }
-        let (mirror, keyring) = (distribution.mirror, keyring.display());
+        let (Distribution { mirror, parts, .. }, keyring) = (distribution, keyring.display());
         let options = format!("arch={} target=Packages signed-by={keyring}", arch.name);
-        let source = |suite| format!("deb [{options}] {mirror} {suite} main\n");
+        let source = |suite| format!("deb [{options}] {mirror} {suite} {parts}\n");
         let sources: String = suites.iter().map(source).collect();
         fs::write(dir.join("sources.list"), sources)?;
         fs::write(dir.join("status"), "")?;
@@ -139,6 +157,16 @@ impl Apt {
     fn download(&self, package: &str) -> Result<PathBuf> {
         self.run("apt-get", &["download", "-q", package])?;
         find(&self.dir.join("packages"), &|name| name.starts_with(&format!("{package}_")))
+    }
+
+    /// Downloads packages with all that they depend on, and returns their paths.
+    fn download_all(&self, packages: &BTreeSet<String>) -> Result<Vec<PathBuf>> {
+        let arguments = ["install", "-q", "--yes", "--download-only", "--no-install-recommends"];
+        let packages = packages.iter().map(String::as_str);
+        self.run("apt-get", &arguments.into_iter().chain(packages).collect::<Vec<_>>())?;
+        let files = fs::read_dir(self.dir.join("cache/archives"))?;
+        let files = files.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+        Ok(files.into_iter().filter(|file| file.extension() == Some("deb".as_ref())).collect())
     }
 
     fn run(&self, program: &str, arguments: &[&str]) -> Result<String> {

@@ -8,6 +8,7 @@ use std::path::Path;
 
 const DIRECTORY: u32 = 0o040_755;
 const EXECUTABLE: u32 = 0o100_755;
+const LINK: u32 = 0o120_777;
 const CHARACTER_DEVICE: u32 = 0o020_600;
 
 #[derive(Default)]
@@ -37,6 +38,28 @@ impl Initramfs {
         let contents =
             fs::read(source).with_context(|| format!("cannot read {}", source.display()))?;
         self.add(path, &contents);
+        Ok(())
+    }
+
+    /// Adds a symbolic link.
+    pub fn link(&mut self, path: &str, to: &str) {
+        self.directories_of(path);
+        self.entry(path, LINK, (0, 0), to.as_bytes());
+    }
+
+    /// Adds all that is below the directory `path` of `root`.
+    pub fn tree(&mut self, root: &Path, path: &str) -> Result<()> {
+        for entry in fs::read_dir(root.join(path)).with_context(|| format!("cannot read {path}"))? {
+            let entry = entry?;
+            let below = format!("{path}/{}", entry.file_name().display());
+            match entry.file_type()? {
+                kind if kind.is_dir() => self.tree(root, &below)?,
+                kind if kind.is_symlink() => {
+                    self.link(&below, &fs::read_link(entry.path())?.display().to_string());
+                }
+                _ => self.copy(&below, &entry.path())?,
+            }
+        }
         Ok(())
     }
 

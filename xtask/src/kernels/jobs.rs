@@ -6,23 +6,28 @@ use super::guest_paths::{LIBRARY, TESTS};
 use super::machine::Accelerator;
 use crate::c::SKIPPED;
 use crate::process::last_lines;
+use anyhow::Result;
 use ebbmalloc_guest::{End, Job};
 
 /// How the output proves that a job tested what it is for.
-#[derive(Clone, PartialEq, Debug)]
-enum Proof {
+pub enum Proof<'a> {
     /// The job ended with code 0; nothing else is required.
     End,
     /// Its tests need percpu mode, and print that they skip where it is missing.
     Sequences,
     /// Its statistics name this mode.
     Mode(String),
+    /// This judges the job, to which the ended jobs are known. It returns the reason of a job that
+    /// could not do its test.
+    Judge(Judge<'a>),
 }
 
+type Judge<'a> = Box<dyn Fn(&Ended, &[Ended]) -> Result<Option<String>> + 'a>;
+
 /// A job and how to judge it.
-pub struct Planned {
+pub struct Planned<'a> {
     pub job: Job,
-    proof: Proof,
+    pub proof: Proof<'a>,
 }
 
 #[derive(PartialEq, Debug)]
@@ -33,14 +38,15 @@ pub enum Verdict {
 }
 
 /// Returns the jobs of a machine on which `mode` is expected.
-pub fn plan(programs: &Programs, mode: &str, accelerator: Accelerator) -> Vec<Planned> {
-    let in_mode = Proof::Mode(mode.to_string());
+pub fn plan<'a>(programs: &Programs, mode: &str, accelerator: Accelerator) -> Vec<Planned<'a>> {
+    let in_mode = || Proof::Mode(mode.to_string());
     let mut plan = Vec::new();
     let mut add = |name: &str, proof, environment: &[&str], command: &[&str]| {
         let job = Job {
             name: name.to_string(),
             limit_s: 300,
             hotplug: name.ends_with("-hotplug"),
+            apart: false,
             environment: environment.iter().map(|setting| setting.to_string()).collect(),
             command: command.iter().map(|word| word.to_string()).collect(),
         };
@@ -62,20 +68,20 @@ pub fn plan(programs: &Programs, mode: &str, accelerator: Accelerator) -> Vec<Pl
         add(test, Proof::End, &[], &[&path, "--test-threads=2"]);
     }
     let global = format!("{TESTS}/global");
-    add("global", in_mode.clone(), &["EBB_STATS=1"], &[&global]);
+    add("global", in_mode(), &["EBB_STATS=1"], &[&global]);
 
     // The contract, through the C library.
     let preload = format!("LD_PRELOAD={LIBRARY}");
     for program in &programs.c {
         let path = format!("{TESTS}/{program}");
-        add(program, in_mode.clone(), &["EBB_STATS=1", &preload], &[&path]);
+        add(program, in_mode(), &["EBB_STATS=1", &preload], &[&path]);
     }
     let stress = format!("{TESTS}/stress");
     // Without statistics calls take the shortest path.
     add("stress-quiet", Proof::End, &[&preload], &[&stress]);
-    add("stress-hotplug", in_mode.clone(), &["EBB_STATS=1", &preload], &[&stress]);
+    add("stress-hotplug", in_mode(), &["EBB_STATS=1", &preload], &[&stress]);
     let fixed = format!("{TESTS}/{STATIC}");
-    add("stress-static", in_mode.clone(), &["EBB_STATS=1"], &[&fixed]);
+    add("stress-static", in_mode(), &["EBB_STATS=1"], &[&fixed]);
 
     // With musl, only the library registers threads for rseq.
     if programs.no_musl.is_none() {
@@ -84,7 +90,7 @@ pub fn plan(programs: &Programs, mode: &str, accelerator: Accelerator) -> Vec<Pl
         let one_by_one = [interrupts.as_str(), "--nocapture", "--test-threads=1"];
         add("interrupts-musl", Proof::Sequences, rounds, &one_by_one);
         add("interrupts-musl-hotplug", Proof::Sequences, rounds, &one_by_one);
-        add("global-musl", in_mode, &["EBB_STATS=1"], &[&global]);
+        add("global-musl", in_mode(), &["EBB_STATS=1"], &[&global]);
         add("own-area-musl", Proof::Sequences, &[], &[&unit, "own_area", "--nocapture"]);
     }
 
@@ -99,12 +105,27 @@ pub fn plan(programs: &Programs, mode: &str, accelerator: Accelerator) -> Vec<Pl
     plan
 }
 
-impl Planned {
-    /// Judges a job; `ended` is None if the machine stopped before its end.
-    pub fn judge(&self, ended: Option<&Ended>, mode: &str) -> Verdict {
-        let Some(Ended { end, offline, output, .. }) = ended else {
+impl<'a> Planned<'a> {
+    pub fn judged(
+        job: Job,
+        judge: impl Fn(&Ended, &[Ended]) -> Result<Option<String>> + 'a,
+    ) -> Self {
+        Self { job, proof: Proof::Judge(Box::new(judge)) }
+    }
+
+    /// Judges a job, which is not among the ended ones if the machine stopped before its end.
+    pub fn judge(&self, all: &[Ended], mode: &str) -> Verdict {
+        let Some(ended) = all.iter().find(|ended| ended.name == self.job.name) else {
             return Verdict::Failed("the machine did not come to its end".to_string());
         };
+        if let Proof::Judge(judge) = &self.proof {
+            return match judge(ended, all) {
+                Ok(None) => Verdict::Passed,
+                Ok(Some(why)) => Verdict::Skipped(why),
+                Err(error) => Verdict::Failed(format!("{error:#}")),
+            };
+        }
+        let Ended { end, offline, output, .. } = ended;
         let failed = |why: String| Verdict::Failed(format!("{why}\n{}", last_lines(output, 15)));
         if *end == End::Exit(SKIPPED) {
             return Verdict::Skipped(output.lines().next().unwrap_or_default().to_string());
@@ -116,7 +137,7 @@ impl Planned {
             return failed("no CPU went offline meanwhile".to_string());
         }
         match &self.proof {
-            Proof::End => Verdict::Passed,
+            Proof::Judge(_) | Proof::End => Verdict::Passed,
             Proof::Sequences => match output.lines().find(|line| line.contains("SKIPPED")) {
                 Some(line) if mode.starts_with("percpu") => failed(line.to_string()),
                 Some(line) => Verdict::Skipped(line.trim().to_string()),
@@ -140,12 +161,12 @@ mod tests {
     use super::*;
 
     fn judge(proof: Proof, hotplug: bool, ended: Option<Ended>, mode: &str) -> Verdict {
-        Planned { job: Job { hotplug, ..Job::default() }, proof }.judge(ended.as_ref(), mode)
+        Planned { job: Job { hotplug, ..Job::default() }, proof }.judge(ended.as_slice(), mode)
     }
 
     fn exit(code: i32, offline: usize, output: &str) -> Option<Ended> {
-        let name = String::new();
-        Some(Ended { name, end: End::Exit(code), ms: 1, offline, output: output.to_string() })
+        let output = output.to_string();
+        Some(Ended { end: End::Exit(code), offline, output, ..Ended::default() })
     }
 
     #[test]

@@ -18,6 +18,8 @@ use std::time::Duration;
 /// More CPUs than this machine may have: then threads seldom run at the same moment.
 const CPUS: &str = "4";
 const MEMORY: &str = "2G";
+/// The same with `--all`, whose programs lie in memory.
+const ALL_MEMORY: &str = "6G";
 
 /// Executes the guest's instructions.
 #[derive(Clone, Copy, PartialEq, Debug, clap::ValueEnum)]
@@ -44,6 +46,16 @@ pub fn initramfs(
     archive.copy(LIBRARY.trim_start_matches('/'), &programs.library)?;
     for (name, file) in &programs.files {
         archive.copy(&format!("{}/{name}", TESTS.trim_start_matches('/')), file)?;
+    }
+    if let Some(all) = &programs.all {
+        for file in all.files() {
+            archive.copy(&file.display().to_string()[1..], &file)?;
+        }
+    }
+    if let Some(root) = &system.root {
+        archive.tree(root, "usr")?;
+        archive.link("bin", "usr/bin");
+        archive.add("etc/passwd", b"root:x:0:0:root:/root:/bin/sh\n");
     }
     let lines: String = jobs.iter().map(|job| job.to_line() + "\n").collect();
     archive.add(JOBS.trim_start_matches('/'), lines.as_bytes());
@@ -72,7 +84,8 @@ pub fn boot(
             (Accelerator::Tcg, "arm64") => ["-accel", "tcg,thread=multi", "-cpu", "cortex-a76"],
             (Accelerator::Tcg, _) => ["-accel", "tcg,thread=multi", "-cpu", "max"],
         })
-        .args(["-smp", CPUS, "-m", MEMORY, "-nodefaults", "-no-user-config", "-no-reboot"])
+        .args(["-smp", CPUS, "-m", if system.root.is_some() { ALL_MEMORY } else { MEMORY }])
+        .args(["-nodefaults", "-no-user-config", "-no-reboot"])
         .args(["-display", "none", "-monitor", "none", "-serial", "stdio", "-net", "none"])
         .args(arch.firmware.filter(|_| system.efi).iter().flat_map(|(_, file)| ["-bios", file]))
         .arg("-kernel")

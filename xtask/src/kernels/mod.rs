@@ -1,6 +1,7 @@
 //! `cargo xtask kernels`: boots real kernels in virtual machines and tests restartable sequences in
 //! each. Console logs stay in `target/kernels`.
 
+mod all;
 mod build;
 mod console;
 mod fetch;
@@ -14,6 +15,7 @@ mod target;
 use crate::packages;
 use crate::tally::Tally;
 use crate::workspace;
+use all::All;
 use anyhow::{Context as _, Result, ensure};
 use build::Programs;
 use ebbmalloc_guest::Job;
@@ -28,6 +30,8 @@ use target::{ARCHS, Arch, KERNELS, Kernel, expected_mode};
 
 /// Time for the start and all jobs.
 const BOOT_LIMIT: Duration = Duration::from_secs(40 * 60);
+/// The same with `--all`.
+const ALL_LIMIT: Duration = Duration::from_secs(8 * 60 * 60);
 /// Maximum number of boots of a machine that stops before any job is done: translated by qemu 7.2,
 /// Linux 6.12 faults while it patches its own code.
 const BOOTS: usize = 10;
@@ -44,6 +48,9 @@ pub struct Args {
     /// Only jobs with one of these in their name
     #[arg(long, value_delimiter = ',', value_name = "TEXTS")]
     matching: Vec<String>,
+    /// Also run all contract and misuse programs, the engine's tests and some real programs: hours
+    #[arg(long)]
+    all: bool,
     /// What runs the guest's instructions; without it, KVM where it works
     #[arg(long, value_enum)]
     accelerator: Option<Accelerator>,
@@ -69,11 +76,11 @@ pub fn run(args: &Args) -> Result<bool> {
     let context = Context { args, root, target, work };
     let kernels = selected(&KERNELS, &args.suite, |kernel| kernel.name)?;
     let archs = selected(&ARCHS, &args.arch, |arch| arch.name)?;
-    packages::install(&archs.iter().flat_map(|arch| needed(arch)).collect());
+    packages::install(&archs.iter().flat_map(|arch| needed(arch, args.all)).collect());
 
     let mut rows = Vec::new();
     for arch in archs {
-        let missing = packages::missing(&needed(arch)).cloned();
+        let missing = packages::missing(&needed(arch, args.all)).cloned();
         let programs = match missing {
             Some(package) => Err(format!("package {package} is not installed")),
             None => context.build(arch),
@@ -98,7 +105,9 @@ pub fn run(args: &Args) -> Result<bool> {
 impl Context<'_> {
     fn build(&self, arch: &Arch) -> Result<Programs, String> {
         let work = self.work.join(format!("programs-{}", arch.name));
-        build::build(&self.root, &self.target, &work, arch).map_err(|error| format!("{error:#}"))
+        let all = self.args.all;
+        build::build(&self.root, &self.target, &work, arch, all)
+            .map_err(|error| format!("{error:#}"))
     }
 
     /// Boots one kernel. The first kernel decides on `accelerator` if it is not given.
@@ -110,14 +119,17 @@ impl Context<'_> {
         accelerator: &mut Option<Accelerator>,
     ) -> Result<Row> {
         let title = format!("{}/{}", arch.name, kernel.name);
-        let dir = self.work.join(format!("{}-{}", arch.name, kernel.name));
+        let all = programs.all.as_ref();
+        let suffix = if all.is_some() { "-all" } else { "" };
+        let dir = self.work.join(format!("{}-{}{suffix}", arch.name, kernel.name));
         if self.args.fetch && dir.exists() {
             fs::remove_dir_all(&dir)?;
         }
-        let system = match fetch::system(kernel, arch, &dir) {
-            Ok(system) => system,
-            Err(error) => return Ok(Row::skipped(kernel, arch, &format!("{error:#}"))),
-        };
+        let system =
+            match fetch::system(kernel, arch, &dir, &all.map(All::packages).unwrap_or_default()) {
+                Ok(system) => system,
+                Err(error) => return Ok(Row::skipped(kernel, arch, &format!("{error:#}"))),
+            };
         let accelerator =
             *accelerator.get_or_insert(if machine::kvm_works(arch, &system, programs, &dir)? {
                 Accelerator::Kvm
@@ -125,7 +137,13 @@ impl Context<'_> {
                 Accelerator::Tcg
             });
         let mode = expected_mode(kernel, arch);
+        let mut row = Row::new(kernel, arch, &system.libc, accelerator);
+        let modes = all.map(|all| all.modes(kernel));
         let mut plan = jobs::plan(programs, &mode, accelerator);
+        if let (Some(all), Some(modes)) = (all, &modes) {
+            plan.extend(all.plan(modes, &mut row.tally)?);
+            row.tally += all.tally;
+        }
         let texts = &self.args.matching;
         plan.retain(|Planned { job, .. }| {
             texts.is_empty() || texts.iter().any(|text| job.name.contains(text))
@@ -136,20 +154,19 @@ impl Context<'_> {
 
         println!("{title}: booting by {accelerator:?}, {} jobs", jobs.len());
         let (start, log) = (Instant::now(), dir.join("console.log"));
-        let mut row = Row::new(kernel, arch, &system.libc, accelerator);
         if let Some(why) = &programs.no_musl {
             row.tally.skip(&format!("{title} musl"), why);
         }
         let mut news = |console: &mut console::Console, line: &str| {
             let booting = console.machine.is_none();
             let ended = console.line(line);
-            let planned = ended.and_then(|ended| {
-                plan.iter().find(|planned| planned.job.name == ended.name).zip(Some(ended))
-            });
-            if let Some((planned, ended)) = planned {
+            let planned = ended
+                .and_then(|ended| plan.iter().position(|planned| planned.job.name == ended.name));
+            if let (Some(planned), Some(ended)) = (planned, console.ended.last()) {
+                let planned = &plan[planned];
                 let seconds = ended.ms as f64 / 1000.0;
                 println!("  {title} {}: {seconds:.1} s", ended.name);
-                row.count(&title, planned, planned.judge(Some(ended), &mode));
+                row.count(&title, planned, planned.judge(&console.ended, &mode));
                 row.see(ended);
             } else if let (true, Some((release, cpus, rseq_bytes))) = (booting, &console.machine) {
                 let seconds = start.elapsed().as_secs_f64();
@@ -160,8 +177,9 @@ impl Context<'_> {
                 row.release = release.clone();
             }
         };
+        let limit = if all.is_some() { ALL_LIMIT } else { BOOT_LIMIT };
         let mut boot =
-            || machine::boot(arch, accelerator, &system, &initramfs, BOOT_LIMIT, &log, &mut news);
+            || machine::boot(arch, accelerator, &system, &initramfs, limit, &log, &mut news);
         let mut console = boot()?;
         for _ in 1..BOOTS {
             if !console.ended.is_empty() {
@@ -176,7 +194,7 @@ impl Context<'_> {
         }
         for planned in &plan {
             if console.ended.iter().all(|ended| ended.name != planned.job.name) {
-                row.count(&title, planned, planned.judge(None, &mode));
+                row.count(&title, planned, planned.judge(&[], &mode));
             }
         }
         row.seconds = start.elapsed().as_secs();
@@ -185,10 +203,12 @@ impl Context<'_> {
 }
 
 /// Returns the Debian packages that machines of `arch` need.
-fn needed(arch: &Arch) -> BTreeSet<String> {
+fn needed(arch: &Arch, all: bool) -> BTreeSet<String> {
     let firmware = arch.firmware.map(|(package, _)| package);
     let packages = [arch.qemu_package, arch.compiler_package].into_iter().chain(firmware);
-    packages.map(str::to_string).collect()
+    let packages = packages.map(str::to_string);
+    // The compiler of C++ is called like that of C.
+    packages.chain(all.then(|| arch.compiler_package.replace("gcc", "g++"))).collect()
 }
 
 /// Returns the items of `all` that are named, or all if none is.

@@ -3,6 +3,8 @@
 /// A distribution and its mirror.
 pub struct Distribution {
     pub mirror: &'static str,
+    /// The parts of its archive that are used.
+    pub parts: &'static str,
     /// The keys that sign its lists.
     pub keys: Keys,
 }
@@ -16,11 +18,13 @@ pub enum Keys {
 
 pub const DEBIAN: Distribution = Distribution {
     mirror: "http://deb.debian.org/debian",
+    parts: "main",
     keys: Keys::Here("/usr/share/keyrings/debian-archive-keyring.gpg"),
 };
 const UBUNTU: Distribution = Distribution {
     // Also for arm64, since 26.04.
     mirror: "http://archive.ubuntu.com/ubuntu",
+    parts: "main universe",
     keys: Keys::In {
         suite: "trixie",
         package: "ubuntu-keyring",

@@ -6,7 +6,7 @@ use crate::library::Library;
 use crate::misuse::expectation::{Expectation, KEYS};
 use crate::misuse::outcome::Outcome;
 use crate::process;
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -68,27 +68,34 @@ impl Case {
     }
 
     /// Builds the program into a directory of its own.
-    pub fn build(&self, root: &Path, work: &Path) -> Result<PathBuf> {
+    pub fn build(&self, root: &Path, compiler: &str, work: &Path) -> Result<PathBuf> {
         let dir = work.join(&self.name);
         fs::create_dir_all(&dir)?;
-        let compiler = ["gcc".to_string()];
+        let compiler = [compiler.to_string()];
         Object::compile(root, &self.source, &compiler, None, &dir)?
             .link(&Library::Glibc, Way::Preload)
     }
 
     /// Runs the executable on a block of `size` bytes.
     pub fn run(&self, executable: &Path, subject: &Subject, size: usize) -> Result<Outcome> {
-        let mut command = Command::new(executable);
-        command.arg(size.to_string()).env_remove("LD_PRELOAD");
-        for variable in ["EBB_MODE", "EBB_CHECK", "EBB_HARDEN", "EBB_STATS"] {
-            command.env_remove(variable);
-        }
-        command.envs(subject.environment.iter().map(|(name, value)| (name, value)));
-        if let Some(library) = &subject.library {
-            command.env("LD_PRELOAD", library);
-        }
         let log = executable.with_file_name(format!("{}-{size}.log", subject.name));
-        Outcome::of(&process::run(&mut command, RUN_LIMIT, &log, None)?)
+        Outcome::of(&process::run(&mut command(executable, subject, size), RUN_LIMIT, &log, None)?)
+    }
+
+    /// Returns an error unless this outcome is expected of the size at this index of `SIZES`.
+    pub fn judge(&self, subject: &Subject, place: usize, found: &Outcome) -> Result<()> {
+        let allowed = self.expectation.of(&subject.name, place);
+        let wanted: Vec<String> = allowed.iter().map(|outcome| outcome.to_string()).collect();
+        let wanted = wanted.join(" or ");
+        ensure!(
+            !wanted.is_empty(),
+            "nothing is expected of this mode: `cargo xtask misuse --bless`"
+        );
+        // Harden mode places blocks at random, so which error it notices first is random too.
+        let random =
+            subject.name == "harden" && found.is_stop() && allowed.iter().any(Outcome::is_stop);
+        ensure!(random || allowed.contains(found), "expected {wanted}, got {found}");
+        Ok(())
     }
 
     /// Writes the expectations into the first comment.
@@ -106,4 +113,18 @@ impl Case {
         fs::write(&self.source, lines.join("\n") + "\n")?;
         Ok(())
     }
+}
+
+/// Makes the command that runs an executable on a block of `size` bytes.
+pub fn command(executable: &Path, subject: &Subject, size: usize) -> Command {
+    let mut command = Command::new(executable);
+    command.arg(size.to_string()).env_remove("LD_PRELOAD");
+    for variable in ["EBB_MODE", "EBB_CHECK", "EBB_HARDEN", "EBB_STATS"] {
+        command.env_remove(variable);
+    }
+    command.envs(subject.environment.iter().map(|(name, value)| (name, value)));
+    if let Some(library) = &subject.library {
+        command.env("LD_PRELOAD", library);
+    }
+    command
 }

@@ -1,11 +1,11 @@
 //! `cargo xtask misuse`: runs programs that misuse their allocator, on ebbmalloc and on its peers,
 //! and prints how they end.
 
-mod case;
-mod expectation;
-mod outcome;
+pub mod case;
+pub mod expectation;
+pub mod outcome;
 pub mod step;
-mod subjects;
+pub mod subjects;
 mod table;
 
 use crate::context::Context;
@@ -49,8 +49,10 @@ pub fn run(args: &Args) -> Result<bool> {
     let mut cases = case::cases(&context.root, &args.matching)?;
     let work = context.work.join("misuse");
     fs::create_dir_all(&work)?;
-    let built =
-        cases.iter().map(|case| case.build(&context.root, &work)).collect::<Result<Vec<_>>>()?;
+    let built = cases
+        .iter()
+        .map(|case| case.build(&context.root, "gcc", &work))
+        .collect::<Result<Vec<_>>>()?;
     if args.bless {
         return bless(&context, &mut cases, &built);
     }

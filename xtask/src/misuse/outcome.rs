@@ -43,6 +43,11 @@ impl Outcome {
         })
     }
 
+    /// Returns whether ebbmalloc itself stopped the program.
+    pub fn is_stop(&self) -> bool {
+        matches!(self, Outcome::Abort(line) if line.starts_with("ebbmalloc: "))
+    }
+
     /// Returns one character for a table.
     pub fn letter(&self) -> char {
         match self {

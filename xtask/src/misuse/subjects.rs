@@ -1,7 +1,7 @@
 //! Lists the allocators of the matrix: ebbmalloc in its modes, and its peers.
 
 use crate::context::Context;
-use crate::library::Library;
+use crate::library::{Library, Mode};
 use crate::misuse::case::Subject;
 use anyhow::{Context as _, Result, ensure};
 use std::env;
@@ -13,15 +13,20 @@ pub type Skipped = Vec<(String, String)>;
 
 /// Returns ebbmalloc in each available mode and with each option, and the modes it skipped.
 pub fn modes(context: &Context) -> Result<(Vec<Subject>, Skipped)> {
+    Ok(among(context, context.library.modes(&context.work)?))
+}
+
+/// Returns the same for these modes.
+pub fn among(context: &Context, modes: Vec<Mode>) -> (Vec<Subject>, Skipped) {
     let (mut subjects, mut skipped) = (Vec::new(), Vec::new());
-    for mode in context.library.modes(&context.work)? {
+    for mode in modes {
         match mode.unavailable {
             Some(why) => skipped.push((mode.name.to_string(), why)),
             None => subjects.push(own(context, mode.name, Some(("EBB_MODE", mode.name)))),
         }
     }
     subjects.extend(options(context));
-    Ok((subjects, skipped))
+    (subjects, skipped)
 }
 
 /// Returns ebbmalloc as the table shows it: with its defaults, and with each option.

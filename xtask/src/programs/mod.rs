@@ -118,7 +118,7 @@ fn test(
     Ok(Some(outcomes))
 }
 
-fn judge(plain: &Finished, run: &Finished, library: &Library, mode: &Mode) -> Result<()> {
+pub fn judge(plain: &Finished, run: &Finished, library: &Library, mode: &Mode) -> Result<()> {
     ensure!(run.success(), "{}\n{}", run.describe(), last_lines(&run.stdout, 12));
     ensure!(
         run.stdout == plain.stdout,

@@ -6,7 +6,7 @@ use crate::library::Library;
 use crate::process::{self, Finished};
 use anyhow::{Context as _, Result, ensure};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const LIMIT_SECONDS: u64 = 240;
 const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
 
 pub struct Script {
-    path: PathBuf,
+    pub path: PathBuf,
     pub name: String,
     /// One line about what it does: the first of its comment.
     pub about: String,
@@ -77,18 +77,24 @@ impl Script {
         fs::create_dir_all(&dir)?;
         fs::remove_dir_all(&dir)?;
         fs::create_dir_all(dir.join("work"))?;
+        let mut command = self.command(library, &dir.join("work"));
+        configure(&mut command);
+        process::run(&mut command, self.limit, &dir.join("run"), None)
+    }
+
+    /// Makes the command that runs the script in `dir`.
+    pub fn command(&self, library: &Library, dir: &Path) -> Command {
         let mut command = Command::new("/bin/bash");
         command
             .arg(&self.path)
-            .current_dir(dir.join("work"))
+            .current_dir(dir)
             .env_clear()
             .env("PATH", PATH)
-            .env("HOME", dir.join("work"))
+            .env("HOME", dir)
             .env("LC_ALL", "C.UTF-8")
             .env("TZ", "UTC")
             .env("LIBRARY", library.preload());
-        configure(&mut command);
-        process::run(&mut command, self.limit, &dir.join("run"), None)
+        command
     }
 
     /// Returns the program's version, from the output of the header's command.

@@ -271,6 +271,11 @@ mod tests {
         ];
         for code in codes.into_iter().filter(|&code| code > 4096) {
             let [object, listed] = [source, Source::List].map(|source| source.find(code));
+            // The code that the kernel maps may have no table, as for AArch64.
+            if code == clock && object.is_none() {
+                assert!(cfg!(target_arch = "aarch64") && listed.is_none());
+                continue;
+            }
             let (object, listed) = (object.unwrap(), listed.unwrap());
             assert!(listed.range.contains(&code) && object.range.contains(&code));
             assert_eq!(object.header, listed.header);
