@@ -42,8 +42,6 @@ pub struct All {
     programs: Vec<(Program, Vec<Built>)>,
     cases: Vec<(Case, PathBuf)>,
     scripts: Vec<Script>,
-    /// Of the engine's tests: the names of their files in the guest, but for the directory.
-    engine: Vec<String>,
     /// What could not be built.
     pub tally: Tally,
 }
@@ -55,14 +53,8 @@ pub struct Modes {
 }
 
 impl All {
-    /// Builds the programs with the library in `release`.
-    pub fn build(
-        root: &Path,
-        work: &Path,
-        release: &Path,
-        arch: &Arch,
-        engine: Vec<String>,
-    ) -> Result<All> {
+    /// Builds the programs with the library in `release`, in the directory `work`.
+    pub fn build(root: &Path, work: &Path, release: &Path, arch: &Arch) -> Result<All> {
         let library = Library::Ours(release.to_path_buf());
         let context =
             Context { root: root.into(), work: work.into(), library, ..Context::find("")? };
@@ -85,7 +77,7 @@ impl All {
         }
         let mut scripts = programs::scripts(root, "")?;
         scripts.retain(|script| SCRIPTS.contains(&script.name.as_str()));
-        Ok(All { context, programs, cases, scripts, engine, tally })
+        Ok(All { context, programs, cases, scripts, tally })
     }
 
     /// Returns the packages whose files the guest needs.
@@ -117,13 +109,19 @@ impl All {
         Modes { modes, subjects }
     }
 
-    /// Returns the jobs. Programs that get the library in a further way come last.
-    pub fn plan<'a>(&'a self, modes: &'a Modes, tally: &mut Tally) -> Result<Vec<Planned<'a>>> {
+    /// Returns the jobs; `engine` names the engine's tests. Programs that get the library in a
+    /// further way come last.
+    pub fn plan<'a>(
+        &'a self,
+        modes: &'a Modes,
+        engine: &[String],
+        tally: &mut Tally,
+    ) -> Result<Vec<Planned<'a>>> {
         let mut plan = self.contract(modes, true, tally)?;
         plan.extend(self.misuse(modes));
         plan.extend(self.real(modes));
         COMPILING.iter().for_each(|test| tally.skip(test, "no compiler is in the machine"));
-        for name in &self.engine {
+        for name in engine {
             let mut command = Command::new(format!("{TESTS}/{name}"));
             command.arg("--test-threads=2").env("PATH", "/usr/bin").envs(cross::FEW);
             command.args(COMPILING.iter().flat_map(|test| ["--skip", test]));

@@ -1,6 +1,5 @@
 //! Builds the programs that run in the machines, for one architecture.
 
-use super::all::All;
 use super::target::Arch;
 use crate::compiler::{Object, Way};
 use crate::library::Library;
@@ -49,8 +48,10 @@ pub struct Programs {
     /// Why there are no musl binaries, if there are none.
     pub no_musl: Option<String>,
     pub files: Vec<(String, PathBuf)>,
-    /// What `--all` adds.
-    pub all: Option<All>,
+    /// The engine's tests of `--all`, among `files`.
+    pub engine: Vec<String>,
+    /// Files that lie in the guest where they lie here.
+    pub in_place: Vec<PathBuf>,
 }
 
 /// Builds all for `arch`; objects of the contract programs go to `work`.
@@ -80,16 +81,12 @@ pub fn build(root: &Path, target: &Path, work: &Path, arch: &Arch, all: bool) ->
         files.push((name.to_string(), compile(root, work, arch, &library, name, Way::Preload)?));
     }
     files.push((STATIC.to_string(), compile(root, work, arch, &library, "stress", Way::Static)?));
-    let all = if all {
-        let engine = cargo.tests(&ENGINE)?;
-        let names = engine.iter().map(|(name, _)| name.clone()).collect();
-        files.extend(engine);
-        Some(All::build(root, work, &release, arch, names)?)
-    } else {
-        None
-    };
+    let more = if all { cargo.tests(&ENGINE)? } else { Vec::new() };
+    let engine = more.iter().map(|(name, _)| name.clone()).collect();
+    files.extend(more);
     let c = C.map(str::to_string).to_vec();
-    Ok(Programs { init, library: release.join("libebbmalloc.so"), tests, c, no_musl, files, all })
+    let (library, in_place) = (release.join("libebbmalloc.so"), Vec::new());
+    Ok(Programs { init, library, tests, c, no_musl, files, engine, in_place })
 }
 
 /// Compiles a contract program; with the static library, nothing in it is dynamic.

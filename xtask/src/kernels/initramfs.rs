@@ -3,7 +3,9 @@
 
 use anyhow::{Context as _, Result};
 use std::collections::BTreeSet;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::fs;
+use std::os::unix::fs::DirEntryExt;
 use std::path::Path;
 
 const DIRECTORY: u32 = 0o040_755;
@@ -16,6 +18,8 @@ pub struct Initramfs {
     bytes: Vec<u8>,
     entries: u32,
     directories: BTreeSet<String>,
+    /// Paths of the files of `tree`, by their inodes.
+    shared: BTreeMap<u64, String>,
 }
 
 impl Initramfs {
@@ -47,7 +51,7 @@ impl Initramfs {
         self.entry(path, LINK, (0, 0), to.as_bytes());
     }
 
-    /// Adds all that is below the directory `path` of `root`.
+    /// Adds all that is below the directory `path` of `root`. Further names of a file become links.
     pub fn tree(&mut self, root: &Path, path: &str) -> Result<()> {
         for entry in fs::read_dir(root.join(path)).with_context(|| format!("cannot read {path}"))? {
             let entry = entry?;
@@ -57,7 +61,16 @@ impl Initramfs {
                 kind if kind.is_symlink() => {
                     self.link(&below, &fs::read_link(entry.path())?.display().to_string());
                 }
-                _ => self.copy(&below, &entry.path())?,
+                _ => match self.shared.entry(entry.ino()) {
+                    Entry::Occupied(first) => {
+                        let to = format!("/{}", first.get());
+                        self.link(&below, &to);
+                    }
+                    Entry::Vacant(file) => {
+                        file.insert(below.clone());
+                        self.copy(&below, &entry.path())?;
+                    }
+                },
             }
         }
         Ok(())

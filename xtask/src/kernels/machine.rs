@@ -47,10 +47,8 @@ pub fn initramfs(
     for (name, file) in &programs.files {
         archive.copy(&format!("{}/{name}", TESTS.trim_start_matches('/')), file)?;
     }
-    if let Some(all) = &programs.all {
-        for file in all.files() {
-            archive.copy(&file.display().to_string()[1..], &file)?;
-        }
+    for file in &programs.in_place {
+        archive.copy(&file.display().to_string()[1..], file)?;
     }
     if let Some(root) = &system.root {
         archive.tree(root, "usr")?;

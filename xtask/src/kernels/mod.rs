@@ -83,12 +83,14 @@ pub fn run(args: &Args) -> Result<bool> {
         let missing = packages::missing(&needed(arch, args.all)).cloned();
         let programs = match missing {
             Some(package) => Err(format!("package {package} is not installed")),
-            None => context.build(arch),
+            None => context.build(arch).map_err(|error| format!("{error:#}")),
         };
         let mut accelerator = args.accelerator;
         for kernel in kernels.iter().filter(|kernel| kernel.is_for(arch)) {
             let row = match &programs {
-                Ok(programs) => context.test(kernel, arch, programs, &mut accelerator)?,
+                Ok((programs, all)) => {
+                    context.test(kernel, arch, programs, all.as_ref(), &mut accelerator)?
+                }
                 Err(why) => Row::skipped(kernel, arch, why),
             };
             println!("{}/{}: {}", arch.name, kernel.name, row.tally);
@@ -103,11 +105,16 @@ pub fn run(args: &Args) -> Result<bool> {
 }
 
 impl Context<'_> {
-    fn build(&self, arch: &Arch) -> Result<Programs, String> {
+    fn build(&self, arch: &Arch) -> Result<(Programs, Option<All>)> {
         let work = self.work.join(format!("programs-{}", arch.name));
-        let all = self.args.all;
-        build::build(&self.root, &self.target, &work, arch, all)
-            .map_err(|error| format!("{error:#}"))
+        let mut programs = build::build(&self.root, &self.target, &work, arch, self.args.all)?;
+        if !self.args.all {
+            return Ok((programs, None));
+        }
+        let release = programs.library.parent().context("no directory")?;
+        let all = All::build(&self.root, &work, release, arch)?;
+        programs.in_place = all.files();
+        Ok((programs, Some(all)))
     }
 
     /// Boots one kernel. The first kernel decides on `accelerator` if it is not given.
@@ -116,10 +123,10 @@ impl Context<'_> {
         kernel: &Kernel,
         arch: &Arch,
         programs: &Programs,
+        all: Option<&All>,
         accelerator: &mut Option<Accelerator>,
     ) -> Result<Row> {
         let title = format!("{}/{}", arch.name, kernel.name);
-        let all = programs.all.as_ref();
         let suffix = if all.is_some() { "-all" } else { "" };
         let dir = self.work.join(format!("{}-{}{suffix}", arch.name, kernel.name));
         if self.args.fetch && dir.exists() {
@@ -141,7 +148,7 @@ impl Context<'_> {
         let modes = all.map(|all| all.modes(kernel));
         let mut plan = jobs::plan(programs, &mode, accelerator);
         if let (Some(all), Some(modes)) = (all, &modes) {
-            plan.extend(all.plan(modes, &mut row.tally)?);
+            plan.extend(all.plan(modes, &programs.engine, &mut row.tally)?);
             row.tally += all.tally;
         }
         let texts = &self.args.matching;
