@@ -133,9 +133,16 @@ impl<O: Os> Engine<O> {
     /// Frees a block of any heap.
     #[inline(never)]
     pub(crate) fn free_unchecked(&self, block: HeapBlock, operation: &str) {
+        if self.return_to_heap(block, operation) {
+            self.notify_scavenger();
+        }
+    }
+
+    /// Frees a block of any heap, and does not notify the scavenger. Returns whether to do so: only
+    /// for whole runs, since reading the clock takes longer than all the rest of this call. A round
+    /// of the scavenger takes the locks of the list of heaps and of each heap.
+    pub(crate) fn return_to_heap(&self, block: HeapBlock, operation: &str) -> bool {
         let mut contents = self.lock_heap(block.heap);
-        // Whether to wake the scavenger: only for whole runs, since reading the clock takes longer
-        // than all the rest of this call.
         let mut frees_run = true;
         match block.class {
             Some(class) => {
@@ -153,11 +160,7 @@ impl<O: Os> Engine<O> {
                 self.free_large_run(block.first, (block.usable / UNIT) as u32);
             }
         }
-        // A round of the scavenger takes the lock of each heap.
-        drop(contents);
-        if frees_run {
-            self.notify_scavenger();
-        }
+        frees_run
     }
 
     /// Resizes a block of any heap. It stays in that heap.

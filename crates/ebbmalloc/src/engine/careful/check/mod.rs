@@ -183,9 +183,13 @@ impl<O: Os> Engine<O> {
     }
 
     /// Checks and frees the oldest blocks in quarantine until it holds at most `max_bytes`.
+    ///
+    /// Another thread may delete the heap of such a block, which would free the block once more. So
+    /// the list of heaps stays locked until the block is back in its heap.
     #[inline(never)]
     fn shrink_quarantine(&self, max_bytes: usize) {
         loop {
+            let heaps = self.heaps.lock();
             let mut table = self.check_table.lock();
             let Some(record) = table.leave(max_bytes) else {
                 return;
@@ -193,9 +197,15 @@ impl<O: Os> Engine<O> {
             let fault = self.damage(&record);
             drop(table);
             if let Some(fault) = fault {
+                drop(heaps);
                 self.report(fault, record.block, Some(record), "a check of freed blocks");
             }
-            self.free_at_once(record.block);
+            let found = self.heap_block(record.block);
+            let frees_run = found.is_some_and(|found| self.return_to_heap(found, "free"));
+            drop(heaps);
+            if frees_run {
+                self.notify_scavenger();
+            }
         }
     }
 
