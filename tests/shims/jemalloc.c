@@ -235,7 +235,7 @@ static int of_arena(const char *node, unsigned arena) {
 }
 
 // Arenas hold the blocks that are asked of them, until these are freed, or all at once.
-static void arenas(void) {
+static void arenas(int elsewhere) {
     CHECK(READ("arenas.narenas", unsigned) == 1);
     unsigned first = READ("arenas.create", unsigned), second = READ("arenas.create", unsigned);
     CHECK(first == 1 && second == 2 && READ("arenas.narenas", unsigned) == 3);
@@ -291,13 +291,22 @@ static void arenas(void) {
     memset(kept, 1, 1000);
     free(kept);
 
+    // A block that moves out of an arena outlives it.
+    first = READ("arenas.create", unsigned);
+    unsigned char *out = mallocx(100, MALLOCX_ARENA(first));
+    fill(out, 100, 3);
+    out = rallocx(out, 300000, MALLOCX_TCACHE_NONE);
+    if (!elsewhere) CHECK(of_arena("destroy", first) == 0);
+    CHECK(intact(out, 100, 3));
+    dallocx(out, 0);
+
     // What programs do with the memory of an arena is refused, and leaves no arena behind.
     extent_hooks_t hooks = {0}, *given = &hooks;
     unsigned arena;
     size_t bytes = sizeof arena;
     CHECK(mallctl("arenas.create", &arena, &bytes, &given, sizeof given) == EPERM);
     CHECK(mallctl("arena.0.extent_hooks", NULL, NULL, &given, sizeof given) == ENOENT);
-    CHECK(READ("arenas.narenas", unsigned) == 1);
+    CHECK(READ("arenas.narenas", unsigned) == (elsewhere ? 2 : 1));
     // Thread caches have numbers, and change nothing.
     unsigned cache = READ("tcache.create", unsigned);
     dallocx(mallocx(100, MALLOCX_TCACHE(cache)), MALLOCX_TCACHE(cache));
@@ -387,7 +396,7 @@ int main(int count, char **arguments) {
     absurd();
     figures();
     print();
-    arenas();
+    arenas(count > 1);
     if (count > 1) {
         CHECK(strcmp(arguments[1], "elsewhere") == 0);
         CHECK(mallctl("background_thread", NULL, NULL, NULL, 0) == ENOENT);

@@ -70,13 +70,16 @@ pub fn alloc(arena: usize, align: usize, size: usize, zeroed: bool) -> *mut c_vo
     }
 }
 
-/// Resizes a block of any arena. If it moves, then to this one.
+/// Resizes a block of any arena. If it moves, then to this one. (`realloc` keeps it in its own.)
 pub unsafe fn realloc(arena: usize, block: *mut c_void, align: usize, size: usize) -> *mut c_void {
     // SAFETY: the caller owns the block; and as for `alloc`.
     unsafe {
         match heap(arena) {
-            heap if heap.is_null() => shim::realloc(block, align, size),
-            heap => shim::heap_realloc(heap, block, align, size),
+            heap if !heap.is_null() => shim::heap_realloc(heap, block, align, size),
+            _ if shim::heap_of(block).is_some_and(|heap| !heap.is_null()) => {
+                shim::heap_realloc(ptr::null_mut(), block, align, size)
+            }
+            _ => shim::realloc(block, align, size),
         }
     }
 }

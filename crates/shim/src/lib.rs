@@ -136,8 +136,11 @@ pub unsafe fn realloc(block: *mut c_void, align: usize, size: usize) -> *mut c_v
     }
 }
 
-/// Allocates a block of a heap, otherwise as [`alloc`].
+/// Allocates a block of a heap, of none if it is null, otherwise as [`alloc`].
 pub unsafe fn heap_alloc(heap: *mut Heap, align: usize, size: usize, zeroed: bool) -> *mut c_void {
+    if heap.is_null() {
+        return alloc(align, size, zeroed);
+    }
     // SAFETY: a call with an invalid heap ends the program.
     unsafe {
         match (align <= MIN_ALIGN, zeroed) {
@@ -155,7 +158,7 @@ pub unsafe fn heap_alloc(heap: *mut Heap, align: usize, size: usize, zeroed: boo
 }
 
 /// Resizes a block of any heap, or of none, otherwise as [`realloc`]. If it moves, then to this
-/// heap.
+/// heap; to none if it is null.
 pub unsafe fn heap_realloc(
     heap: *mut Heap,
     block: *mut c_void,
