@@ -1,6 +1,7 @@
 // A thread deletes heaps while another frees blocks. In check mode these push the freed blocks of
 // the heaps out of quarantine: no block may return to its heap twice.
 // expect: exit 0
+// ways: dynamic static
 #include "check.h"
 #include "ebbmalloc.h"
 #include <pthread.h>

@@ -352,11 +352,11 @@ pub(crate) struct Rounds {
     pub caches_used: bool,
     pub burst: Burst,
     /// Before this time, malloc_trim waits for no other thread.
-    pub settle_due_ms: u64,
+    pub wait_due_ms: u64,
 }
 
 impl Rounds {
     pub const fn new() -> Self {
-        Self { cursor: 0, quiet: 0, caches_used: false, burst: Burst::new(), settle_due_ms: 0 }
+        Self { cursor: 0, quiet: 0, caches_used: false, burst: Burst::new(), wait_due_ms: 0 }
     }
 }

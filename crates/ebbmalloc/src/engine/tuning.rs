@@ -35,6 +35,10 @@ tunables! {
     PERCPU_SETTLE_MS: u32 = 5000, "ms", 32;
     /// The same for threads' own caches: until stores of other CPUs are visible.
     THREAD_SETTLE_MS: u32 = 20, "ms", 32;
+    /// `malloc_trim` waits so at most once in this time, as programs may trim often.
+    TRIM_WAIT_MS: u64 = 200, "ms", 32;
+    /// Such waits that it may make one right after the other.
+    TRIM_WAITS_AT_ONCE: u64 = 5, "waits", 32;
     /// Blocks that a drain takes from a stack at once.
     DRAIN_BATCH_BLOCKS: usize = 64, "blocks", 17;
     /// Reclaim empties stacks if mostly free classes have this free.

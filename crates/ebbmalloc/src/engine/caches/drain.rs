@@ -33,7 +33,9 @@ use core::sync::atomic::AtomicU32;
 use crate::backend::scavenger_state::Rounds;
 use crate::engine::Engine;
 use crate::engine::caches::cpu_slabs::reopen_all;
-use crate::engine::tuning::{DRAIN_BATCH_BLOCKS, PERCPU_SETTLE_MS, ROUND_MS, THREAD_SETTLE_MS};
+use crate::engine::tuning::{
+    DRAIN_BATCH_BLOCKS, PERCPU_SETTLE_MS, THREAD_SETTLE_MS, TRIM_WAIT_MS, TRIM_WAITS_AT_ONCE,
+};
 use crate::frontend::Mode;
 use crate::frontend::per_thread as thread;
 use crate::frontend::slab::{Digests, Header, OwnedStack, Slab, used_bytes};
@@ -96,11 +98,12 @@ impl<O: Os> Engine<O> {
     }
 
     /// In thread mode with several threads: drains the own caches of threads that do not work on
-    /// them now, after a wait of [`THREAD_SETTLE_MS`] if other threads have any. It waits at most
-    /// once in [`ROUND_MS`], as programs may trim often; between, it drains nothing.
+    /// them now, after a wait of [`THREAD_SETTLE_MS`] if other threads have any. Where the program
+    /// has trimmed too often for one more wait ([`TRIM_WAIT_MS`]), it drains nothing.
     pub(crate) fn drain_threads(&self, rounds: &mut Rounds) {
         let may_wait = self.setup().mode == Mode::Thread && !self.os.can_stop();
-        if !may_wait || self.os.now_ms() < rounds.settle_due_ms {
+        let now_ms = self.os.now_ms();
+        if !may_wait || now_ms < rounds.wait_due_ms {
             return;
         }
         let own_words = ptr::from_ref(self.os.thread_words());
@@ -113,7 +116,9 @@ impl<O: Os> Engine<O> {
         }
         if must_settle {
             self.os.sleep_ms(THREAD_SETTLE_MS);
-            rounds.settle_due_ms = self.os.now_ms() + ROUND_MS as u64;
+            let saved_ms = TRIM_WAIT_MS * TRIM_WAITS_AT_ONCE;
+            let since_ms = rounds.wait_due_ms.max(now_ms.saturating_sub(saved_ms));
+            rounds.wait_due_ms = since_ms + TRIM_WAIT_MS;
         }
         for batch in self.thread_slabs.batches() {
             for (slab, _, owner) in batch.owned().filter(|&(slab, ..)| is_any_closed(slab)) {
