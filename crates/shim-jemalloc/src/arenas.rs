@@ -63,23 +63,18 @@ pub fn delete(arena: usize, again: bool) -> c_int {
 
 /// Allocates a block of an arena; of arena 0 if there is none of this number.
 pub fn alloc(arena: usize, align: usize, size: usize, zeroed: bool) -> *mut c_void {
-    match heap(arena) {
-        heap if heap.is_null() => shim::alloc(align, size, zeroed),
-        // SAFETY: the heap is one until the program deletes the arena.
-        heap => unsafe { shim::heap_alloc(heap, align, size, zeroed) },
-    }
+    // SAFETY: the heap is one until the program deletes the arena.
+    unsafe { shim::heap_alloc(heap(arena), align, size, zeroed) }
 }
 
 /// Resizes a block of any arena. If it moves, then to this one. (`realloc` keeps it in its own.)
 pub unsafe fn realloc(arena: usize, block: *mut c_void, align: usize, size: usize) -> *mut c_void {
+    let heap = heap(arena);
     // SAFETY: the caller owns the block; and as for `alloc`.
     unsafe {
-        match heap(arena) {
-            heap if !heap.is_null() => shim::heap_realloc(heap, block, align, size),
-            _ if shim::heap_of(block).is_some_and(|heap| !heap.is_null()) => {
-                shim::heap_realloc(ptr::null_mut(), block, align, size)
-            }
-            _ => shim::realloc(block, align, size),
+        match heap.is_null() && shim::heap_of(block).is_none_or(|owner| owner.is_null()) {
+            true => shim::realloc(block, align, size),
+            false => shim::heap_realloc(heap, block, align, size),
         }
     }
 }

@@ -126,14 +126,22 @@ pub unsafe fn realloc(block: *mut c_void, align: usize, size: usize) -> *mut c_v
         if !moved.is_null() {
             return moved;
         }
-        let new = ebb_aligned_alloc(align, size);
-        if !new.is_null() {
+        move_to(ebb_aligned_alloc(align, size), block, size)
+    }
+}
+
+/// Copies a block to a new one of `size` bytes, and frees it; unless the new one is null. Returns
+/// the new one.
+unsafe fn move_to(new: *mut c_void, block: *mut c_void, size: usize) -> *mut c_void {
+    if !new.is_null() {
+        // SAFETY: the caller owns both blocks, and gives the old one up.
+        unsafe {
             let bytes = ebb_malloc_usable_size(block).min(size);
             copy(block, new, bytes);
             ebb_free(block);
         }
-        new
     }
+    new
 }
 
 /// Allocates a block of a heap, of none if it is null, otherwise as [`alloc`].
@@ -173,13 +181,7 @@ pub unsafe fn heap_realloc(
         if ebb_resize(block, align, size.max(1)) {
             return block;
         }
-        let new = heap_alloc(heap, align, size, false);
-        if !new.is_null() {
-            let bytes = ebb_malloc_usable_size(block).min(size);
-            copy(block, new, bytes);
-            ebb_free(block);
-        }
-        new
+        move_to(heap_alloc(heap, align, size, false), block, size)
     }
 }
 

@@ -366,7 +366,7 @@ fn header(prefix: &Path) -> Result<()> {
 /// The functions of the C library that the library calls. Another preloaded library may have
 /// replaced any of these by one that allocates. So the engine calls none of them in set-up or with
 /// a lock held (`docs/decisions/0034-libraries-in-between.md`). A new one must be examined, and
-/// gets a place in `tests/c/interposers.c`.
+/// gets a place in `tests/c/interposers.c`, and in `zig/without_libc.zig`.
 const IMPORTS: [&str; 23] = [
     "__cxa_atexit",
     "__errno_location",

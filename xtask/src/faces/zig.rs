@@ -4,9 +4,9 @@
 use super::shared::{fresh, served, text};
 use crate::context::Context;
 use crate::cross::musl_library;
+use crate::packages;
 use crate::process::{self, Finished, last_lines};
 use crate::tally::Tally;
-use crate::{packages, process::run as run_program};
 use anyhow::{Context as _, Result, ensure};
 use std::env::consts::ARCH;
 use std::fmt::{self, Display, Formatter};
@@ -285,14 +285,14 @@ impl<'a> Zig<'a> {
         let mut command = Command::new(program);
         command.arg(way).envs(mode.checked());
         let log = self.dir.join(mode.file(way));
-        run_program(&mut command, LIMIT, &log, None)?.ensure_stopped(message)
+        process::run(&mut command, LIMIT, &log, None)?.ensure_stopped(message)
     }
 
     /// An access to a freed block faults, and the engine says why before Zig's handler does.
     fn faults(&self, program: &Path, mode: &Mode) -> Result<()> {
         let mut command = Command::new(program);
         command.arg("access").env("EBB_SAMPLE", "1");
-        let run = run_program(&mut command, LIMIT, &self.dir.join(mode.file("access")), None)?;
+        let run = process::run(&mut command, LIMIT, &self.dir.join(mode.file("access")), None)?;
         let told = run.stderr.starts_with("ebbmalloc: use after free: 0x");
         ensure!(told && run.signal().is_some(), "{}", run.describe());
         Ok(())

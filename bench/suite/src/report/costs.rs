@@ -4,9 +4,9 @@
 use ebb::stats::geometric_mean;
 
 use super::data::Data;
-use super::means::Compared;
+use super::means::{Compared, all_and_groups};
 use super::table;
-use crate::case::{CPU, FAULTS, KERNEL, group_of};
+use crate::case::{CPU, FAULTS, KERNEL};
 
 /// A table over all cases and over each group. Empty if no case has all figures, as in runs of
 /// older versions.
@@ -22,17 +22,8 @@ pub fn write(data: &Data) -> String {
     if cases.is_empty() {
         return String::new();
     }
-    let mut groups: Vec<_> = cases.iter().map(|case| group_of(case)).collect();
-    groups.sort_unstable();
-    groups.dedup();
-    let mut lines = vec![line(data, &compared, "all", &cases)];
-    if groups.len() > 1 {
-        lines.extend(groups.into_iter().map(|group| {
-            let own: Vec<_> =
-                cases.iter().copied().filter(|case| group_of(case) == group).collect();
-            line(data, &compared, group, &own)
-        }));
-    }
+    let parts = all_and_groups(&cases).into_iter();
+    let lines = parts.map(|(over, cases)| line(data, &compared, over, &cases));
     let mut header = vec!["over".to_string(), "cases".into()];
     header.extend(compared.allocators.iter().map(|name| name.to_string()));
     format!(

@@ -54,29 +54,33 @@ impl<'a> Compared<'a> {
 
     /// Over all cases, then over each group.
     pub fn means(&self, data: &Data, figure: &str) -> Vec<Mean> {
-        let mut groups = Vec::new();
-        for group in self.cases.iter().map(|case| group_of(case)) {
-            // Cases that were added to a run by another may stand apart from those of their group.
-            if !groups.contains(&group) {
-                groups.push(group);
-            }
-        }
-        let mut means = vec![self.mean(data, figure, "all", |_| true)];
-        if groups.len() > 1 {
-            let over = |name: &str| self.mean(data, figure, name, |case| group_of(case) == name);
-            means.extend(groups.into_iter().map(over));
-        }
-        means
+        let mean = |(over, cases): (&str, Vec<&str>)| self.mean(data, figure, over, &cases);
+        all_and_groups(&self.cases).into_iter().map(mean).collect()
     }
 
-    fn mean(&self, data: &Data, figure: &str, over: &str, of: impl Fn(&str) -> bool) -> Mean {
-        let cases: Vec<_> = self.cases.iter().filter(|case| of(case)).collect();
+    fn mean(&self, data: &Data, figure: &str, over: &str, cases: &[&str]) -> Mean {
         let ratios = self.allocators.iter().map(|allocator| {
-            let ratio = |case: &&&str| Some(data.ratio(case, figure, allocator, self.base)?.ratio);
+            let ratio = |case: &&str| Some(data.ratio(case, figure, allocator, self.base)?.ratio);
             geometric_mean(&cases.iter().filter_map(ratio).collect::<Vec<_>>()).unwrap_or(f64::NAN)
         });
         Mean { ratios: ratios.collect(), over: over.into(), cases: cases.len() }
     }
+}
+
+/// All cases, and if they are of several groups the cases of each, with their names.
+pub fn all_and_groups<'a>(cases: &[&'a str]) -> Vec<(&'a str, Vec<&'a str>)> {
+    let mut parts = vec![("all", cases.to_vec())];
+    for case in cases {
+        // Cases that were added to a run by another may stand apart from those of their group.
+        match parts[1..].iter_mut().find(|(group, _)| *group == group_of(case)) {
+            Some((_, cases)) => cases.push(case),
+            None => parts.push((group_of(case), vec![case])),
+        }
+    }
+    if parts.len() == 2 {
+        parts.pop();
+    }
+    parts
 }
 
 #[cfg(test)]

@@ -128,6 +128,16 @@ impl<O: Os> Engine<O> {
                 return Self::alloc_small_counted::<ALIGNED>(this, size, class, gate);
             }
         }
+        Self::alloc_small_own::<ALIGNED>(this, size, class)
+    }
+
+    /// Allocates from the thread's own cache, else by the slow path.
+    #[inline(always)]
+    fn alloc_small_own<const ALIGNED: bool>(
+        this: impl Caller<O>,
+        size: usize,
+        class: SizeClass,
+    ) -> *mut u8 {
         let block = this.pop_own(class);
         if !block.is_null() {
             return block;
@@ -152,19 +162,14 @@ impl<O: Os> Engine<O> {
         if !this.is_counted(gate, size) {
             return Self::alloc_small_uncounted::<ALIGNED>(this, size, class, gate);
         }
-        // SAFETY: the gate is fast only in percpu mode, in which set-up writes the base.
-        let mut block = if is_fast {
-            unsafe { rseq::pop(this.base_to_free(), class) }
-        } else {
-            ptr::null_mut()
-        };
-        if block.is_null() {
-            block = this.pop_own(class);
+        if is_fast {
+            // SAFETY: the gate is fast only in percpu mode, in which set-up writes the base.
+            let block = unsafe { rseq::pop(this.base_to_free(), class) };
+            if !block.is_null() {
+                return block;
+            }
         }
-        if !block.is_null() {
-            return block;
-        }
-        Self::alloc_small_slow::<ALIGNED>(this, size, class)
+        Self::alloc_small_own::<ALIGNED>(this, size, class)
     }
 
     /// Allocates a block that was not counted, since it is to be sampled, or the thread does not
