@@ -19,10 +19,10 @@
 //! thread there is none to stop ([`can_stop`](crate::platform::os::OsThreads::can_stop); tests stop
 //! threads). Otherwise a stack stays closed for [`PERCPU_SETTLE_MS`] or
 //! [`THREAD_SETTLE_MS`] first. A thread that needs it meanwhile opens it again, with all its
-//! blocks: then it is in use. Only rounds close such stacks, and only those that no thread has used
-//! since the last round. So with several threads, [`DrainScope::All`] and [`DrainScope::Classes`]
-//! close none of them. They drain the slabs that have a lock, and stacks that a round has closed
-//! for long enough.
+//! blocks: then it is in use. Rounds close such stacks, but only those that no thread has used
+//! since the last round; in thread mode malloc_trim closes them too, and waits (`drain_threads`).
+//! Otherwise, with several threads, [`DrainScope::All`] and [`DrainScope::Classes`] close none of
+//! them. They drain the slabs that have a lock, and stacks that a round has closed for long enough.
 //!
 //! The drainer may be descheduled. So it first marks a closed stack as *taken* and then empties it.
 //! No other thread opens a taken stack.
