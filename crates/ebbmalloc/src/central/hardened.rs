@@ -37,7 +37,7 @@ impl ClassSpans {
         let index = span.claim_random(random);
         let is_fresh = span.in_hole(class, index);
         if span.has_holes() {
-            self.counts.holes -= span.fill(class, index);
+            self.counts.holes -= span.fill(class, index..index + 1);
         }
         self.relist(region, unit, list, self.list_of(span));
         self.counts.claimed += 1;

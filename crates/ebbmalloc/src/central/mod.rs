@@ -195,8 +195,13 @@ impl ClassSpans {
             let claimed =
                 span.claim(class, unfilled, order, |index| unsafe { base.add(index * size) });
             if span.has_holes() {
-                for block in &unfilled[left - claimed..] {
-                    let filled = span.fill(class, class.block_at(block.addr() - base.addr()));
+                // Neighbours at once: the later one comes first.
+                let are_neighbours = |later: &*mut u8, earlier: &*mut u8| {
+                    later.addr().wrapping_sub(size) == earlier.addr()
+                };
+                for run in unfilled[left - claimed..].chunk_by(are_neighbours) {
+                    let last = class.block_at(run[0].addr() - base.addr());
+                    let filled = span.fill(class, last + 1 - run.len()..last + 1);
                     self.counts.holes -= filled;
                     self.counts.refilled += if span.was_purged { filled } else { 0 };
                 }

@@ -206,10 +206,10 @@ impl Span {
         self.any_hole
     }
 
-    /// Records that a block is handed out, so its pages become resident. Returns the bytes of those
-    /// that were holes.
-    pub fn fill(&mut self, class: SizeClass, block: usize) -> usize {
-        let filled = self.holes.fill(block * class.size()..(block + 1) * class.size());
+    /// Records that these blocks are handed out, so their pages become resident. Returns the bytes
+    /// of those that were holes.
+    pub fn fill(&mut self, class: SizeClass, blocks: Range<usize>) -> usize {
+        let filled = self.holes.fill(blocks.start * class.size()..blocks.end * class.size());
         self.any_hole = !self.holes.is_empty();
         filled
     }
@@ -452,8 +452,10 @@ mod tests {
                 // As blocks are handed out, the pages become resident again.
                 let count = span.claim(class, &mut claimed, Order::Lowest, |block| block);
                 let before = span.holes();
-                let filled: usize =
-                    claimed[blocks - count..].iter().map(|&block| span.fill(class, block)).sum();
+                let filled: usize = claimed[blocks - count..]
+                    .iter()
+                    .map(|&block| span.fill(class, block..block + 1))
+                    .sum();
                 assert_eq!(span.holes(), before - filled);
                 assert_eq!(span.hole_bytes(class, page), 0);
                 let tail = bytes - blocks * class.size();
