@@ -60,6 +60,10 @@ pub struct FakeOs {
     tick_ms: u64,
     /// Ranges of the region, in bytes from its start, in which other mappings lie.
     neighbours: Mutex<Vec<Range<usize>>>,
+    /// Addresses that are never purged, as if the program had locked them.
+    locked: Mutex<Vec<Range<usize>>>,
+    /// Whether the next move of pages is refused, and its target unmapped.
+    loses_target: AtomicBool,
     /// Number of further regions in which another mapping lies.
     taken_regions: AtomicUsize,
     /// The watch over the region, if the test wants one, once the region is chosen.
@@ -119,6 +123,8 @@ impl Default for FakeOs {
             now_ms: AtomicU64::new(0),
             tick_ms: 1,
             neighbours: Mutex::default(),
+            locked: Mutex::default(),
+            loses_target: AtomicBool::new(false),
             taken_regions: AtomicUsize::new(0),
             watch: None,
             state: Mutex::default(),
@@ -185,6 +191,12 @@ impl FakeOs {
     /// Puts another mapping in these bytes of the region, counted from its start.
     pub fn occupy(&self, bytes: Range<usize>) {
         self.neighbours.lock().unwrap().push(bytes);
+    }
+
+    /// Refuses from now on to purge what meets these addresses: as kernels before Linux 5.18 do
+    /// where memory is locked.
+    pub fn lock_memory(&self, addresses: Range<usize>) {
+        self.locked.lock().unwrap().push(addresses);
     }
 
     /// Puts another mapping in the ranges that the engine chooses for the first `regions` regions.
@@ -286,6 +298,12 @@ impl FakeOs {
     /// thread may run then.
     pub fn in_next_move(&self, work: impl FnOnce() + Send + 'static) {
         *self.in_move.lock().unwrap() = Some(Box::new(work));
+    }
+
+    /// Refuses the next move of pages, and unmaps its target: as kernels before Linux 6.17 do where
+    /// the process is beyond a limit of its own.
+    pub fn lose_next_target(&self) {
+        self.loses_target.store(true, Ordering::Relaxed);
     }
 
     /// Number of purges.
@@ -544,7 +562,10 @@ impl OsMemory for FakeOs {
     }
 
     unsafe fn purge(&self, start: *mut u8, bytes: usize) -> bool {
-        let refused = self.faults.refuses();
+        let is_met = |locked: &Range<usize>| {
+            locked.start < start.addr() + bytes && start.addr() < locked.end
+        };
+        let refused = self.faults.refuses() || self.locked.lock().unwrap().iter().any(is_met);
         let mut state = self.state();
         state.assert_committed(self.page, start, bytes, "purged");
         // SAFETY: the caller guarantees that nothing uses the contents any more.
@@ -580,12 +601,25 @@ impl OsMemory for FakeOs {
         self.huge_page_ns.inspect(|_| self.huge_pages.lock().unwrap().push(range))
     }
 
-    unsafe fn move_pages(&self, from: *mut u8, to: *mut u8, bytes: usize, room: usize) -> bool {
-        if self.faults.refuses() {
+    unsafe fn move_pages(
+        &self,
+        from: *mut u8,
+        to: *mut u8,
+        bytes: usize,
+        room: usize,
+    ) -> Result<(), Refusal> {
+        let loses = self.loses_target.swap(false, Ordering::Relaxed);
+        if self.faults.refuses() || loses {
             // SAFETY: the caller guarantees that nothing else uses the target. Its contents are
             // lost.
-            unsafe { self.clear(to, room, None) };
-            return false;
+            unsafe { self.clear(to, room, loses.then_some(POISON)) };
+            if loses {
+                let mut state = self.state();
+                let (reservation, pages) = state.pages_of(self.page, to, room);
+                reservation.committed[pages].fill(false);
+                return Err(Refusal::Addresses);
+            }
+            return Err(Refusal::Memory);
         }
         let nth = self.moves.fetch_add(1, Ordering::Relaxed) + 1;
         let mut state = self.state();
@@ -616,7 +650,7 @@ impl OsMemory for FakeOs {
         if let Some(work) = work {
             work();
         }
-        true
+        Ok(())
     }
 
     fn memory_limit(&self) -> Option<u64> {

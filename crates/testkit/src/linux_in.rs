@@ -187,9 +187,18 @@ impl OsMemory for LinuxIn {
         unsafe { Linux.back_by_huge_page(start, bytes) }
     }
 
-    unsafe fn move_pages(&self, from: *mut u8, to: *mut u8, bytes: usize, room: usize) -> bool {
+    unsafe fn move_pages(
+        &self,
+        from: *mut u8,
+        to: *mut u8,
+        bytes: usize,
+        room: usize,
+    ) -> Result<(), Refusal> {
+        if self.faults.refuses() {
+            return Err(Refusal::Memory);
+        }
         // SAFETY: the caller's.
-        !self.faults.refuses() && unsafe { Linux.move_pages(from, to, bytes, room) }
+        unsafe { Linux.move_pages(from, to, bytes, room) }
     }
 
     fn memory_limit(&self) -> Option<u64> {

@@ -26,6 +26,8 @@ pub struct HeapId(u64);
 /// Bits of a unit's index in a [`HeapId`]: enough for the largest region.
 const UNIT_BITS: u32 = 30;
 const _: () = assert!(UNITS_MAX <= 1 << UNIT_BITS);
+/// The highest number of a heap. After it comes 1 again.
+const NUMBER_MAX: u64 = u64::MAX >> UNIT_BITS;
 
 impl HeapId {
     fn new(number: u64, unit: UnitIndex) -> Self {
@@ -47,7 +49,7 @@ impl HeapId {
         (self.0 & ((1 << UNIT_BITS) - 1)) as UnitIndex
     }
 
-    /// The heap's number. It wraps around after 10^10 heaps, where it has no more bits.
+    /// The heap's number: 1 to [`NUMBER_MAX`], some 10^10.
     pub(crate) fn number(self) -> u64 {
         self.0 >> UNIT_BITS
     }
@@ -122,6 +124,7 @@ impl HeapRecord {
 /// The list of all heaps.
 pub(crate) struct Heaps {
     first: UnitIndex,
+    /// The number of the last heap that was made, counted on beyond [`NUMBER_MAX`].
     last_number: u64,
     pub count: usize,
 }
@@ -133,8 +136,7 @@ impl Heaps {
 
     /// Makes a heap and writes its record to `unit`, the start of a run that is the caller's.
     pub fn add(&mut self, region: &Region, unit: UnitIndex, limit: usize) -> HeapId {
-        self.last_number += 1;
-        let id = HeapId::new(self.last_number, unit);
+        let id = self.next_id(unit);
         let spans = [(); CLASSES].map(|()| ClassSpans::new(unit));
         let (random, quarantine) = (Random::new(0), Quarantine::new());
         let contents = Contents { spans, large: 0, used: 0, limit, owners: 1, random, quarantine };
@@ -151,6 +153,13 @@ impl Heaps {
         self.first = unit;
         self.count += 1;
         region.set_entry(unit, MapEntry::HEAP);
+        id
+    }
+
+    /// The id of the next heap, whose record lies at `unit`.
+    fn next_id(&mut self, unit: UnitIndex) -> HeapId {
+        let id = HeapId::new(self.last_number % NUMBER_MAX + 1, unit);
+        self.last_number += 1;
         id
     }
 
@@ -196,7 +205,7 @@ impl Heaps {
 
     /// Whether a heap has this number, or had it once.
     pub fn had(&self, id: HeapId) -> bool {
-        (1..=self.last_number).contains(&id.number())
+        (1..=self.last_number.min(NUMBER_MAX)).contains(&id.number())
     }
 }
 
@@ -280,5 +289,18 @@ impl Contents {
         let some = |unit: UnitIndex| (unit != 0).then_some(unit);
         // SAFETY: listed units head large blocks of this heap, whose lock we hold.
         iter::successors(some(self.large), move |&unit| some(unsafe { (*region.span(unit)).next }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_heaps_begin_again_and_are_never_0() {
+        let mut heaps = Heaps { last_number: NUMBER_MAX - 2, ..Heaps::new() };
+        let numbers = [(); 4].map(|()| heaps.next_id(1).number());
+        assert_eq!(numbers, [NUMBER_MAX - 1, NUMBER_MAX, 1, 2]);
+        assert!(heaps.had(HeapId::new(NUMBER_MAX, 1)) && !heaps.had(HeapId::new(0, 1)));
     }
 }

@@ -10,7 +10,7 @@ use crate::backend::run::RunState;
 use crate::backend::units::{UnitRange, Units};
 use crate::engine::Engine;
 use crate::engine::tuning::MOVED_BLOCK_UNITS;
-use crate::platform::os::{Os, clear, copy};
+use crate::platform::os::{Os, Refusal, clear, copy};
 use crate::size_class::{SMALL_MAX, UNIT};
 
 /// The outcome of a page move.
@@ -18,6 +18,8 @@ use crate::size_class::{SMALL_MAX, UNIT};
 pub(crate) enum Moved {
     /// The kernel refused, and nothing has moved.
     No,
+    /// As `No`, and the target is not mapped any more.
+    TargetLost,
     Yes,
     /// The pages moved, but the kernel did not unmap all of the source: its addresses are lost.
     Stuck,
@@ -194,6 +196,11 @@ impl<O: Os> Engine<O> {
                 pages.free_as(target, needed.get(), RunState::Clean, false);
                 return ptr::null_mut();
             }
+            Moved::TargetLost => {
+                region.set_entry(first, entry);
+                pages.free_as(target, needed.get(), RunState::Unmapped, false);
+                return ptr::null_mut();
+            }
             Moved::Yes => pages.free_as(first, units, RunState::Unmapped, true),
             Moved::Stuck => pages.lose(first, units),
         }
@@ -228,10 +235,18 @@ impl<O: Os> Engine<O> {
             let (source, block) = (region.address(at), region.address(to));
             // SAFETY: the caller guarantees that both runs are mapped, its own, and long enough.
             unsafe {
-                if !os.move_pages(source, block, length, target_bytes) {
+                if let Err(refusal) = os.move_pages(source, block, length, target_bytes) {
+                    let is_lost = refusal == Refusal::Addresses;
                     if at == first {
-                        return Moved::No;
+                        if !is_lost {
+                            return Moved::No;
+                        }
+                        let rest = capacity_bytes - target_bytes;
+                        if rest == 0 || os.decommit(block.add(target_bytes), rest) {
+                            return Moved::TargetLost;
+                        }
                     }
+                    assert!(!is_lost, "the kernel took {target_bytes} bytes at {block:p} away");
                     // Earlier pages have moved for good, so the others are copied.
                     copy(source, block, bytes - done);
                     unmapped = os.decommit(source, bytes - done);

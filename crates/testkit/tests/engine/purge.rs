@@ -336,6 +336,28 @@ fn impossible_sizes_cost_nothing() {
     assert_eq!((after.cached_bytes, after.dirty_bytes), (0, 0));
 }
 
+/// Where a kernel refuses to purge locked memory, that memory is unmapped, and other free memory is
+/// purged.
+#[test]
+fn locked_memory_keeps_no_other_memory() {
+    let engine = Engine::new(FakeOs::default().cpus(1));
+    let blocks = [8, 1, 4, 1].map(|mib| used(&engine, mib));
+    let locked = blocks[0].addr();
+    engine.os().lock_memory(locked..locked + 4096);
+    for block in [blocks[0], blocks[2]] {
+        // SAFETY: each is freed once.
+        unsafe { engine.free(block) };
+    }
+    engine.trim();
+    let stats = engine.stats();
+    assert_eq!(stats.dirty_bytes, 0);
+    assert!(!engine.os().is_committed(blocks[0]));
+    // What was locked is used again.
+    let again = used(&engine, 8);
+    assert_eq!(again, blocks[0]);
+    engine.check_with(&[again, blocks[1], blocks[3]]);
+}
+
 /// An engine with a filled block of 70,000 bytes, in two units that were used before.
 fn used_before() -> (Engine<FakeOs>, *mut u8) {
     let engine = Engine::new(FakeOs::default().cpus(1).still());
@@ -405,6 +427,31 @@ fn what_is_behind_a_block_that_moves_stays() {
     // SAFETY: a live block.
     unsafe { engine.realloc(block, 2 * MIB, 16) };
     assert_eq!(engine.os().moves(), 1);
+    engine.check();
+}
+
+/// The block is copied then, to another place.
+#[test]
+fn a_move_whose_target_the_kernel_took_away_does_no_harm() {
+    let engine = Engine::new(FakeOs::default().cpus(1));
+    let (block, behind) = (used(&engine, 1), used(&engine, 1));
+    // SAFETY: freed once.
+    unsafe { engine.free(used(&engine, 2)) };
+    engine.trim();
+    engine.os().lose_next_target();
+    // SAFETY: a live block.
+    let grown = unsafe { engine.realloc(block, 2 * MIB, 16) };
+    assert!(!grown.is_null() && grown != block && engine.os().moves() == 0);
+    // SAFETY: each lies in the block.
+    assert!((0..MIB).step_by(4096).all(|at| unsafe { grown.add(at).read() } == 1));
+    let others = [2, 2].map(|mib| used(&engine, mib));
+    engine.check_with(&[grown, behind, others[0], others[1]]);
+    // The fake panics if the engine purges what is not mapped.
+    for block in [grown, behind, others[0], others[1]] {
+        // SAFETY: each is freed once.
+        unsafe { engine.free(block) };
+    }
+    engine.trim();
     engine.check();
 }
 

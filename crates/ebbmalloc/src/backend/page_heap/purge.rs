@@ -82,29 +82,35 @@ impl<O: Os> Pages<'_, O> {
             let range = self.heap.huge.part_to_purge(self.region, first..first + units, excess);
             let (start, excess) = (range.start, range.end - range.start);
             self.carve(first, range.clone());
+            let may_unmap = self.heap.counts.unmapped_runs < UNMAPPED_RUNS_MAX;
+            let has_moved = self.heap.mappings.has_moved(self.region, range.clone());
+            let (region, os) = (self.region, self.os);
+            // SAFETY: the run is free and out of the trees, so no thread uses it.
+            let unmap = || may_unmap && unsafe { region.unmap(os, start, excess) };
+            // SAFETY: the same.
+            let purge = || unsafe { os.purge(region.address(start), excess as usize * UNIT) };
             // Where pages have moved, unmap instead of purging. So the number of such mappings
-            // follows the number of live blocks.
-            // SAFETY: the run is free and out of the trees, so no thread uses it.
-            let unmapped = self.heap.counts.unmapped_runs < UNMAPPED_RUNS_MAX
-                && self.heap.mappings.has_moved(self.region, range.clone())
-                && unsafe { self.region.unmap(self.os, start, excess) };
-            // SAFETY: the run is free and out of the trees, so no thread uses it.
-            if !unmapped
-                && !unsafe { self.os.purge(self.region.address(start), excess as usize * UNIT) }
-            {
-                // The kernel refuses, for locked memory for instance. It would refuse the rest too.
+            // follows the number of live blocks. Unmap also where the kernel refuses to purge: as
+            // some kernels do if memory is locked, and all if the program unmapped a part of it.
+            let state = if has_moved && unmap() {
+                RunState::Unmapped
+            } else if purge() {
+                RunState::Clean
+            } else if unmap() {
+                RunState::Unmapped
+            } else {
+                // The kernel would refuse the rest too.
                 self.insert(start, excess, RunState::Dirty);
                 break;
-            }
+            };
             self.region.purge_spans(self.os, start, excess);
             huge_pages::break_in(self.region, &mut self.heap.counts, range.clone());
             self.heap.counts.purged += excess as usize;
             self.heap.counts.purges += 1;
             self.heap.retention.refaults.count_purged(self.os.now_ms(), excess);
-            if unmapped {
+            if state == RunState::Unmapped {
                 self.record_mapping(range, false);
             }
-            let state = if unmapped { RunState::Unmapped } else { RunState::Clean };
             self.insert(start, excess, state);
         }
         let heap = &mut *self.heap;

@@ -183,8 +183,9 @@ pub trait OsMemory: Sync {
 
     /// Moves the pages of a committed range of `bytes` to the beginning of another of `to_bytes`.
     /// The rest of the second range reads as zero. Afterwards the first range is not committed,
-    /// and the second is a mapping of its own, apart from its neighbours. False if the kernel
-    /// refuses: then nothing moved, but the contents of the second range are lost.
+    /// and the second is a mapping of its own, apart from its neighbours. If the kernel refuses,
+    /// nothing moved, but the contents of the second range are lost; and with
+    /// [`Refusal::Addresses`] that range is not committed any more.
     ///
     /// # Safety
     /// Both ranges are committed, do not overlap, and are used by no other code. The first lies in
@@ -195,8 +196,8 @@ pub trait OsMemory: Sync {
         _to: *mut u8,
         _bytes: usize,
         _to_bytes: usize,
-    ) -> bool {
-        false
+    ) -> Result<(), Refusal> {
+        Err(Refusal::Memory)
     }
 
     /// The most memory that this process may have, in bytes: the limit of its control groups, or

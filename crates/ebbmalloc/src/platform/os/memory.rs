@@ -152,25 +152,30 @@ impl<P: Process> OsMemory for NativeFor<P> {
         u64::try_from(passed_s * 1_000_000_000 + after.tv_nsec - before.tv_nsec).ok()
     }
 
-    unsafe fn move_pages(&self, from: *mut u8, to: *mut u8, bytes: usize, to_bytes: usize) -> bool {
+    unsafe fn move_pages(
+        &self,
+        from: *mut u8,
+        to: *mut u8,
+        bytes: usize,
+        to_bytes: usize,
+    ) -> Result<(), Refusal> {
         const FLAGS: c_int = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
         // SAFETY: the caller guarantees that both ranges are committed and unused by others.
         unsafe {
             let moved = call!(libc::SYS_mremap, from, bytes, to_bytes, FLAGS, to) == Ok(to.addr());
             if moved {
-                return true;
+                return Ok(());
             }
             // A kernel that refuses late has unmapped the target before, so it is mapped again. One
             // that refuses early has left it mapped: a new mapping is not needed, and would fail
             // too if the process has too many. This advice tells the cases apart: it fails with
             // ENOMEM only where nothing is mapped, and costs no more than the target's contents.
-            if advise(to.cast(), to_bytes, libc::MADV_DONTNEED) == Err(libc::ENOMEM) {
-                assert!(
-                    self.commit(to, to_bytes).is_ok(),
-                    "the kernel took {to_bytes} bytes at {to:p} away"
-                );
+            let is_lost = advise(to.cast(), to_bytes, libc::MADV_DONTNEED) == Err(libc::ENOMEM);
+            // Fails if the process is beyond its own limit, for instance.
+            if is_lost && self.commit(to, to_bytes).is_err() {
+                return Err(Refusal::Addresses);
             }
-            false
+            Err(Refusal::Memory)
         }
     }
 

@@ -269,6 +269,7 @@ impl<O: Os> Engine<O> {
                 return false;
             }
             moved = self.move_run((block.first, bytes), (first, self.accessible_bytes(size)));
+            assert!(moved != Moved::TargetLost, "the kernel took {size} bytes at {new:p} away");
             if moved == Moved::No {
                 // The attempt lost the contents of the new block, and with them its fill.
                 fill(self.setup().secret, new, size, self.fill_end(first, size));
