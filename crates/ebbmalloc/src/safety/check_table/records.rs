@@ -191,8 +191,8 @@ impl Records {
         true
     }
 
-    /// Takes the record of a gone block at this address out of its bucket: nobody will look for it,
-    /// since a new block begins there. It stays in the queue.
+    /// Takes the record of a gone block at this address out of its bucket: a new block begins
+    /// there, and hides it. It stays in the queue.
     fn forget(&mut self, arena: &Arena, block: *mut u8) {
         let mut link = self.buckets.head(hash_of_address(block.addr()));
         // SAFETY: chains consist of records; only the holder of the table's lock uses them.
