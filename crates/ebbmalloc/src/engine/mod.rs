@@ -246,6 +246,17 @@ impl<O: Os> Engine<O> {
         unsafe { *self.hot_base.get() }
     }
 
+    /// Where the hot path finds caches; `None` where every operation takes the slow path.
+    #[inline(always)]
+    pub(crate) fn base_if_open(&self, area: &AtomicIsize) -> Option<PerCpuBase> {
+        let area = area.load(Ordering::Acquire);
+        if area == 0 {
+            return None;
+        }
+        // `hot_area` and `hot_sized_area` have the same value wherever they are not 0.
+        Some(PerCpuBase { area, ..self.base_to_free() })
+    }
+
     /// Where the engine's memory comes from.
     pub(crate) fn memory(&self) -> Memory<'_, O> {
         Memory { region: &self.region, os: &self.os, heap: &self.pages }
