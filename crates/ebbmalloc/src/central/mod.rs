@@ -23,7 +23,7 @@ use crate::central::tuning::{
     FIRST_SPAN_BYTES, FULL_BEGINNINGS, HUGE_BLOCK_BYTES_MAX, SMALL_BLOCK_BYTES_MAX,
 };
 use crate::frontend::transfer_cache::{LastRequester, Route};
-use crate::platform::os::{Os, Refusal};
+use crate::platform::os::Os;
 use crate::platform::sync::{Guard, Lock, const_fn};
 use crate::size_class::{SizeClass, UNIT};
 use span_guards::{harden, unguard};
@@ -509,14 +509,8 @@ impl ClassSpans {
         self.counts.blocks -= span.blocks as usize;
         self.counts.holes -= span.holes();
         let mut pages = memory.lock();
-        let accessible = match self.hardened {
-            true => unguard(memory, &mut pages, first, units),
-            false => Ok(()),
-        };
-        match accessible {
-            Ok(()) => pages.free(first, units),
-            Err(Refusal::Addresses) => pages.lose(first, units),
-            Err(Refusal::Memory) => {}
+        if !self.hardened || unguard(memory, &mut pages, first, units) {
+            pages.free(first, units);
         }
     }
 

@@ -232,9 +232,6 @@ impl<O: Os> Pages<'_, O> {
                 Err(Refusal::Addresses) => {}
             }
         }
-        if self.restore() {
-            return self.take(touch, length, Units::new(align)?);
-        }
         let first = self.take_at_frontier(length, align)?;
         Some(Granted { first, zeroed: true })
     }

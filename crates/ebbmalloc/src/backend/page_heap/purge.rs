@@ -39,24 +39,32 @@ impl<O: Os> Pages<'_, O> {
         self.unmap_surplus();
     }
 
-    /// Frees the runs that [`Guards::restore`](crate::backend::guard_pages::Guards::restore) makes
-    /// accessible again. Returns false if there were none.
-    pub(super) fn restore(&mut self) -> bool {
-        let region = self.region;
-        // SAFETY: the run is in use, so its record is current.
-        let units_of = |first: UnitIndex| unsafe { (*region.run(first)).units };
-        let mut any = false;
-        while let Some((first, units, committed)) =
-            self.heap.guards.restore(region, self.os, units_of)
-        {
-            if committed.is_err() {
-                self.lose(first, units);
-                continue;
+    /// Makes a guarded run accessible again, as [`Guards::remove`] does. If that fails, frees the
+    /// run as unmapped, or gives it up, and returns false.
+    ///
+    /// # Safety
+    /// As for [`Guards::remove`].
+    ///
+    /// [`Guards::remove`]: crate::backend::guard_pages::Guards::remove
+    pub unsafe fn unguard(
+        &mut self,
+        (first, units): (UnitIndex, u32),
+        usable_bytes: usize,
+        decommitted: bool,
+    ) -> bool {
+        let (region, os, run) = (self.region, self.os, (first, units));
+        // SAFETY: the caller guarantees the same.
+        let removed =
+            unsafe { self.heap.guards.remove(region, os, run, usable_bytes, decommitted) };
+        match removed {
+            Ok(()) => {}
+            Err(Refusal::Memory) => {
+                self.record_mapping(first..first + units, false);
+                self.free_as(first, units, RunState::Unmapped, true);
             }
-            self.free_as(first, units, RunState::Clean, true);
-            any = true;
+            Err(Refusal::Addresses) => self.lose(first, units),
         }
-        any
+        removed.is_ok()
     }
 
     /// Frees a run, and purges if too much free memory is resident for too long.
@@ -150,9 +158,9 @@ impl<O: Os> Pages<'_, O> {
         }
     }
 
-    /// Maps the units from `start` to `end` of the unmapped run at `first` again, and a few more.
-    /// Returns the first unit of the clean run that they lie in then. If a foreign mapping lies
-    /// there, the units are given up.
+    /// Maps the units from `start` to `end` of the unmapped run at `first` again, and a few more if
+    /// memory allows it. Returns the first unit of the clean run that they lie in then. If a
+    /// foreign mapping lies there, the units are given up.
     pub(super) fn map_again(
         &mut self,
         first: UnitIndex,
@@ -161,7 +169,19 @@ impl<O: Os> Pages<'_, O> {
     ) -> Result<UnitIndex, Refusal> {
         // SAFETY: the run is in a tree, so its record is current.
         let run_end = first + unsafe { (*self.region.run(first)).units };
-        let end = end.max(start + UNMAP_UNITS_MIN).min(run_end);
+        let more = end.max(start + UNMAP_UNITS_MIN).min(run_end);
+        match self.map_exactly(first, start, more) {
+            Err(Refusal::Memory) if end < more => self.map_exactly(first, start, end),
+            mapped => mapped,
+        }
+    }
+
+    fn map_exactly(
+        &mut self,
+        first: UnitIndex,
+        start: UnitIndex,
+        end: UnitIndex,
+    ) -> Result<UnitIndex, Refusal> {
         self.carve(first, start..end);
         // SAFETY: the unit is below the frontier, hence committed.
         let before = unsafe { (*self.region.run(start - 1)).state };

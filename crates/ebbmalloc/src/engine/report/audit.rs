@@ -36,8 +36,6 @@ struct Found {
     heap_units: usize,
     large_blocks: usize,
     large_units: usize,
-    /// Units lost because the kernel refused to remove a guard in them.
-    lost_units: usize,
 }
 
 impl<O: Os> Engine<O> {
@@ -72,9 +70,8 @@ impl<O: Os> Engine<O> {
         assert_eq!((found.large_blocks, found.large_units), large, "large blocks and their units");
         let pages = self.pages();
         let in_use = pages.check();
-        assert_eq!(found.lost_units, pages.guards.lost, "units that are lost");
         drop(pages);
-        let all = found.span_units + found.heap_units + found.large_units + found.lost_units;
+        let all = found.span_units + found.heap_units + found.large_units;
         assert_eq!(all, in_use, "units in use");
         self.thread_slabs.check();
         self.each_cached(|block, class| self.mark(block, Some(class)));
@@ -116,7 +113,6 @@ impl<O: Os> Engine<O> {
             heap_units: 0,
             large_blocks: 0,
             large_units: 0,
-            lost_units: 0,
         };
         let pages = self.pages();
         for (first, run) in pages.runs() {
@@ -133,10 +129,8 @@ impl<O: Os> Engine<O> {
                 units.for_each(|unit| check_unused(region, unit as UnitIndex));
                 continue;
             }
-            // In quarantine, or lost.
-            let freed =
-                self.hardening() && [MapEntry::LARGE_FREED, MapEntry::NONE].contains(&entry);
-            if !freed {
+            let quarantined = self.hardening() && entry == MapEntry::LARGE_FREED;
+            if !quarantined {
                 check_owner(region, first, run, entry);
             }
             if let Some(class) = entry.class() {
@@ -180,11 +174,10 @@ impl<O: Os> Engine<O> {
                     found.large_blocks += 1;
                     found.large_units += run.units as usize;
                 }
-                MapEntry::LARGE_FREED if freed => {
+                MapEntry::LARGE_FREED if quarantined => {
                     found.large_blocks += 1;
                     found.large_units += run.units as usize;
                 }
-                MapEntry::NONE if freed => found.lost_units += run.units as usize,
                 _ => panic!("unit {first} is in use for nothing: {entry:?}"),
             }
         }
