@@ -25,7 +25,7 @@ pub(crate) use shared_slots::{Preferred, SharedSlots};
 use crate::platform::os::Os;
 use crate::size_class::SizeClass;
 use rseq::PerCpuBase;
-use slab::{Header, OwnedStack, Slab, bottom_of, fair_share};
+use slab::{Header, OwnedStack, Slab, fair_share};
 
 /// Which front end the process has. Slot mode works everywhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -107,14 +107,21 @@ impl<O: Os> Front<'_, O> {
         }
     }
 
-    /// Takes the newest blocks, as many as fit into `blocks`. Returns how many it took.
+    /// Takes the newest blocks, as many as fit into `blocks`. Returns how many it took. In percpu
+    /// mode they come from several caches if the thread changes its CPU meanwhile.
     #[inline(never)]
     pub fn pop_batch(&self, class: SizeClass, blocks: &mut [*mut u8]) -> usize {
         match self {
-            // SAFETY: the base is set up.
-            Self::PerCpu(cpu) => unsafe {
-                rseq::pop_batch(cpu.base, class, bottom_of(class), blocks)
-            },
+            Self::PerCpu(cpu) => {
+                for (nth, slot) in blocks.iter_mut().enumerate() {
+                    // SAFETY: the base is set up.
+                    *slot = unsafe { rseq::pop(cpu.base, class) };
+                    if slot.is_null() {
+                        return nth;
+                    }
+                }
+                blocks.len()
+            }
             _ => self.with(class, |stack| stack.pop_batch(blocks)).unwrap_or(0),
         }
     }

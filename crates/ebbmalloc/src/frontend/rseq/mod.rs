@@ -31,7 +31,7 @@ mod arch;
 ))]
 mod tests;
 
-pub(crate) use arch::{pop, pop_batch, push, push_batch, replace_header};
+pub(crate) use arch::{pop, push, push_batch, replace_header};
 
 use core::ptr;
 
