@@ -11,9 +11,9 @@ use core::ptr;
 use core::sync::atomic::{AtomicIsize, Ordering};
 
 use crate::engine::Engine;
+use crate::frontend::owned_stack::OwnedStack;
 use crate::frontend::per_thread::Ready;
 use crate::frontend::rseq::PerCpuBase;
-use crate::frontend::slab::OwnedStack;
 use crate::platform::os::Os;
 use crate::size_class::SizeClass;
 

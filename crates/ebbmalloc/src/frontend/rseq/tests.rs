@@ -8,7 +8,8 @@ use core::ptr;
 use std::vec::Vec;
 
 use super::*;
-use crate::frontend::slab::{Header, OwnedStack, Slab, SlabMemory, bottom_of, mark_of};
+use crate::frontend::owned_stack::OwnedStack;
+use crate::frontend::slab::{Header, Slab, SlabMemory, bottom_of, mark_of};
 use crate::frontend::tuning::MARKS;
 use crate::platform::os::{RseqArea, own_area};
 use crate::size_class::SizeClass;
