@@ -305,6 +305,12 @@ static void arenas(int elsewhere) {
     unsigned arena;
     size_t bytes = sizeof arena;
     CHECK(mallctl("arenas.create", &arena, &bytes, &given, sizeof given) == EPERM);
+    // No arena is made whose number the program cannot get.
+    unsigned arenas_before = READ("arenas.narenas", unsigned);
+    size_t wide = 0, wide_bytes = sizeof wide;
+    CHECK(mallctl("arenas.create", &wide, &wide_bytes, NULL, 0) == EINVAL && wide_bytes == 0);
+    CHECK(mallctl("arenas.create", NULL, NULL, NULL, 0) == EINVAL);
+    CHECK(READ("arenas.narenas", unsigned) == arenas_before);
     CHECK(mallctl("arena.0.extent_hooks", NULL, NULL, &given, sizeof given) == ENOENT);
     CHECK(READ("arenas.narenas", unsigned) == (elsewhere ? 2 : 1));
     // Thread caches have numbers, and change nothing.

@@ -150,6 +150,17 @@ static void heaps(void) {
     CHECK(mi_heap_malloc_aligned(heap, 10, 24) == NULL);
     CHECK(mi_heap_malloc(heap, OPAQUE(SIZE_MAX)) == NULL);
     CHECK(mi_heap_mallocn(heap, SIZE_MAX, 2) == NULL);
+    // What a heap hands out cleared is clear up to the usable size, also where it was used before.
+    for (size_t size = 100; size <= 70000; size += 69900) {
+        unsigned char *used = mi_heap_malloc(heap, size);
+        size_t usable = mi_usable_size(used);
+        memset(used, 0xff, usable);
+        mi_free(used);
+        unsigned char *cleared = mi_heap_zalloc(heap, size);
+        CHECK((cleared = mi_heap_rezalloc(heap, cleared, usable)) != NULL);
+        CHECK(is_zero(cleared, 0, usable));
+        mi_free(cleared);
+    }
     mi_heap_collect(heap, true);
     if (beside) {
         CHECK(mi_heap_contains_block(third, kept) && !mi_heap_contains_block(heap, kept));

@@ -49,6 +49,21 @@ impl Call {
         }
     }
 
+    /// Whether the program asks for a value of this type. If not, it is told that it gets 0 bytes.
+    pub fn has_room_for<T>(&self) -> bool {
+        if self.old.is_null() || self.old_bytes.is_null() {
+            return false;
+        }
+        // SAFETY: `new` demands that it is readable and writable.
+        unsafe {
+            let has_room = self.old_bytes.read() == size_of::<T>();
+            if !has_room {
+                self.old_bytes.write(0);
+            }
+            has_room
+        }
+    }
+
     /// Whether the program wants to write.
     pub fn gives(&self) -> bool {
         !self.new.is_null() || self.new_bytes != 0

@@ -84,6 +84,9 @@ nodes! {
     "tcache.create" => |call| {
         // A number to pass on, which changes nothing.
         static CREATED: AtomicU32 = AtomicU32::new(0);
+        if !call.has_room_for::<u32>() {
+            return libc::EINVAL;
+        }
         call.read(CREATED.fetch_add(1, Ordering::Relaxed))
     };
     "tcache.flush" => explicit_cache;
@@ -292,6 +295,9 @@ fn flush_cache(call: &Call) -> c_int {
 fn create_arena(call: &Call) -> c_int {
     if call.gives() {
         return libc::EPERM;
+    }
+    if !call.has_room_for::<c_uint>() {
+        return libc::EINVAL;
     }
     match arenas::create() {
         Some(arena) => call.give(arena as c_uint),

@@ -81,8 +81,18 @@ export_throwing! {
         }
     }
 
+    /// Tries again, after the new-handler, until it throws.
     fn mi_heap_alloc_new(heap: *mut shim::Heap, size: usize) {
-        unsafe { or_throw!(crate::heaps::alloc(heap, size, 1, false), usize::MAX, 1) }
+        unsafe {
+            loop {
+                let new = crate::heaps::alloc(heap, size, 1, false);
+                if !new.is_null() {
+                    return new;
+                }
+                // It throws, or there is memory now.
+                shim::ebb_free(or_throw!(core::ptr::null_mut(), size, 1));
+            }
+        }
     }
 
     fn mi_heap_alloc_new_n(heap: *mut shim::Heap, count: usize, size: usize) {

@@ -22,7 +22,6 @@ use crate::{Faults, fake_stack, membarrier};
 const POISON: u8 = 0xdb;
 /// Fills memory whose purge failed: the contract leaves its contents unspecified.
 const SPOILT: u8 = 0xd5;
-/// The nanoseconds that a small page takes, if the engine measures it.
 
 /// An operating system with a few MiB of memory. It has no rseq, so no percpu mode: the mode is
 /// slot unless a test sets another.

@@ -9,6 +9,7 @@ use core::ptr;
 use crate::backend::region::UnitIndex;
 use crate::backend::span::Order;
 use crate::backend::units::Units;
+use crate::central::BadBlock;
 use crate::central::heap_record::Contents;
 use crate::engine::Engine;
 use crate::platform::os::{Os, copy};
@@ -133,24 +134,30 @@ impl<O: Os> Engine<O> {
     /// Frees a block of any heap.
     #[inline(never)]
     pub(crate) fn free_unchecked(&self, block: HeapBlock, operation: &str) {
-        if self.return_to_heap(block, operation) {
+        if self.returned(self.return_to_heap(block), operation) {
             self.notify_scavenger();
         }
+    }
+
+    /// What [`Engine::return_to_heap`] returned. Aborts the program if that was an error. The
+    /// caller holds no lock: the program's handler of SIGABRT may fork.
+    pub(crate) fn returned(&self, result: Result<bool, BadBlock>, operation: &str) -> bool {
+        self.abort_on_bad_block(result.map(|_| ()), operation);
+        result == Ok(true)
     }
 
     /// Frees a block of any heap, and does not notify the scavenger. Returns whether to do so: only
     /// for whole runs, since reading the clock takes longer than all the rest of this call. A round
     /// of the scavenger takes the locks of the list of heaps and of each heap.
-    pub(crate) fn return_to_heap(&self, block: HeapBlock, operation: &str) -> bool {
+    pub(crate) fn return_to_heap(&self, block: HeapBlock) -> Result<bool, BadBlock> {
         let mut contents = self.lock_heap(block.heap);
         let mut frees_run = true;
         match block.class {
             Some(class) => {
                 let spans = &mut contents.spans[class.index()];
                 let spans_before = spans.counts.spans;
-                let freed = spans.release(&self.memory(), class, &[block.address]);
+                spans.release(&self.memory(), class, &[block.address])?;
                 frees_run = spans.counts.spans < spans_before;
-                self.abort_on_bad_block(freed, operation);
                 contents.used -= block.usable;
                 self.count_free(class.size());
             }
@@ -160,7 +167,7 @@ impl<O: Os> Engine<O> {
                 self.free_large_run(block.first, (block.usable / UNIT) as u32);
             }
         }
-        frees_run
+        Ok(frees_run)
     }
 
     /// Resizes a block of any heap. It stays in that heap.

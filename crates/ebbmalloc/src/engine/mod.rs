@@ -237,15 +237,6 @@ impl<O: Os> Engine<O> {
         unsafe { &*self.setup.get() }
     }
 
-    /// Where the hot path finds the cache of its virtual CPU; [`PerCpuBase::UNSET`] outside of
-    /// percpu mode, and while the engine counts operations. Only frees need no other test.
-    #[inline(always)]
-    pub(crate) fn base_to_free(&self) -> PerCpuBase {
-        // SAFETY: callers have a small block or have seen `hot_area`. Both exist only after set-up
-        // has written `hot_base`.
-        unsafe { *self.hot_base.get() }
-    }
-
     /// Whether the engine is set up. [`Engine::ready`] sets it up first.
     #[inline]
     pub(crate) fn is_ready(&self) -> bool {

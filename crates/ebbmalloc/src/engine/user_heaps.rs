@@ -91,7 +91,7 @@ impl<O: Os> Engine<O> {
         self.alloc_in(id.unit(), size, align, 0).0
     }
 
-    /// Allocates like [`Engine::heap_alloc`], and clears the first `size` bytes.
+    /// Allocates like [`Engine::heap_alloc`], and clears all usable bytes of the block.
     pub fn heap_alloc_zeroed(
         &self,
         id: HeapId,
@@ -100,7 +100,9 @@ impl<O: Os> Engine<O> {
         operation: &str,
     ) -> *mut u8 {
         self.heap(id, operation);
-        self.clear_new(self.alloc_in(id.unit(), size, align, 0), size)
+        let new = self.alloc_in(id.unit(), size, align, 0);
+        let usable = || self.heap_block(new.0).map_or(size, |found| found.usable);
+        self.clear_new(new, if self.knows_size_of(new.0) { size } else { usable() })
     }
 
     /// Frees a block of this heap. Aborts the program if it is none.

@@ -387,3 +387,24 @@ fn statistics_say_what_is_done_with_blocks() {
         assert_eq!(engine.stats().choice.care, expected);
     }
 }
+
+/// Records of gone blocks are kept up to a number, also where no block is in quarantine.
+#[test]
+fn heaps_that_come_and_go_leave_a_bounded_table() {
+    let engine = Engine::new(fake().space(64 << 20));
+    let touched = |heaps: usize| {
+        for _ in 0..heaps {
+            let heap = engine.new_heap(usize::MAX).expect("memory for a heap");
+            for _ in 0..100 {
+                assert!(!engine.heap_alloc(heap, 64, 1, "a test").is_null());
+            }
+            // SAFETY: its blocks are used no more.
+            unsafe { engine.delete_heap(heap, "a test") };
+        }
+        engine.os().touched()
+    };
+    let full = touched(800);
+    let later = touched(800);
+    assert!(later < full + (1 << 20), "{full} {later}");
+    engine.check();
+}

@@ -46,6 +46,7 @@ pub(crate) enum BlockState {
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct BlockRecord {
+    /// Null once the record is in no bucket any more.
     pub block: *mut u8,
     /// Bytes requested.
     pub size: usize,
@@ -96,7 +97,7 @@ pub(crate) struct Records {
     unused: Ref,
     /// The queue's first record.
     first: Ref,
-    /// The queue's first record that may not be gone.
+    /// The queue's first record of a block that is not gone.
     oldest: Ref,
     /// The queue's last record.
     last: Ref,
@@ -161,6 +162,7 @@ impl Records {
         let Some(new) = self.take_unused(arena, os) else {
             return false;
         };
+        self.forget(arena, block);
         let head = self.buckets.head(hash_of_address(block.addr()));
         let (number, freed, state) = (self.allocated, Event::NONE, BlockState::Live);
         self.allocated += 1;
@@ -187,6 +189,25 @@ impl Records {
         }
         self.buckets.count_in::<BlockRecord>(arena, os);
         true
+    }
+
+    /// Takes the record of a gone block at this address out of its bucket: a new block begins
+    /// there, and hides it. It stays in the queue.
+    fn forget(&mut self, arena: &Arena, block: *mut u8) {
+        let mut link = self.buckets.head(hash_of_address(block.addr()));
+        // SAFETY: chains consist of records; only the holder of the table's lock uses them.
+        unsafe {
+            while !(*link).is_none() {
+                let record = &mut *arena.at::<BlockRecord>(*link);
+                if record.block.addr() == block.addr() && record.state == BlockState::Gone {
+                    *link = record.chain;
+                    record.block = ptr::null_mut();
+                    self.buckets.count_out();
+                    return;
+                }
+                link = &raw mut record.chain;
+            }
+        }
     }
 
     /// Returns the head of a heap's list, which is made if there is none. Returns `None` if memory
@@ -330,6 +351,7 @@ impl Records {
         if self.oldest.is_none() {
             self.oldest = retired;
         }
+        self.pass_gone(arena);
     }
 
     /// Marks all blocks of a heap as gone, and drops the heap's list.
@@ -352,6 +374,7 @@ impl Records {
         unsafe { (*arena.at::<BlockRecord>(list)).next = self.unused };
         self.unused = list;
         list_word.store(0, Ordering::Relaxed);
+        self.pass_gone(arena);
     }
 
     /// Takes a record out of the list of its heap.
@@ -417,22 +440,30 @@ impl Records {
 
     /// Takes the oldest block out of quarantine.
     pub fn leave(&mut self, arena: &Arena) -> Option<BlockRecord> {
+        let oldest = self.oldest;
+        if oldest.is_none() {
+            return None;
+        }
+        // It is in quarantine: `pass_gone` was called after each change.
+        let record = Self::get(arena, oldest);
+        self.mark_gone(arena, oldest);
+        self.pass_gone(arena);
+        Some(record)
+    }
+
+    /// Moves `oldest` behind the records of gone blocks, and drops the oldest ones of those.
+    fn pass_gone(&mut self, arena: &Arena) {
         while !self.oldest.is_none() {
-            let oldest = self.oldest;
-            let record = Self::get(arena, oldest);
-            if record.state == BlockState::Quarantined {
-                self.mark_gone(arena, oldest);
+            let record = Self::get(arena, self.oldest);
+            if record.state != BlockState::Gone {
+                break;
             }
             self.oldest = record.next;
             self.gone += 1;
             if self.gone > GONE_RECORDS_MAX {
                 self.drop_first(arena);
             }
-            if record.state == BlockState::Quarantined {
-                return Some(record);
-            }
         }
-        None
     }
 
     /// Drops the record of the block that is gone longest.
@@ -442,22 +473,24 @@ impl Records {
         }
         self.gone -= 1;
         let first = self.first;
-        // SAFETY: a record lies there, and is in the chain of its bucket. Chains consist of
-        // records.
+        // SAFETY: a record lies there, and is in the chain of its bucket unless its block is null.
+        // Chains consist of records.
         unsafe {
             let record = &mut *arena.at::<BlockRecord>(first);
             self.first = record.next;
             if self.first.is_none() {
                 self.last = Ref::NONE;
             }
-            let mut link = self.buckets.head(hash_of_address(record.block.addr()));
-            while *link != first {
-                link = &raw mut (*arena.at::<BlockRecord>(*link)).chain;
+            if !record.block.is_null() {
+                let mut link = self.buckets.head(hash_of_address(record.block.addr()));
+                while *link != first {
+                    link = &raw mut (*arena.at::<BlockRecord>(*link)).chain;
+                }
+                *link = record.chain;
+                self.buckets.count_out();
             }
-            *link = record.chain;
             record.next = self.unused;
         }
         self.unused = first;
-        self.buckets.count_out();
     }
 }

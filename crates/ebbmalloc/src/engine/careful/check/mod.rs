@@ -201,9 +201,9 @@ impl<O: Os> Engine<O> {
                 self.report(fault, record.block, Some(record), "a check of freed blocks");
             }
             let found = self.heap_block(record.block);
-            let frees_run = found.is_some_and(|found| self.return_to_heap(found, "free"));
+            let returned = found.map_or(Ok(false), |found| self.return_to_heap(found));
             drop(heaps);
-            if frees_run {
+            if self.returned(returned, "free") {
                 self.notify_scavenger();
             }
         }
