@@ -2,8 +2,8 @@
 //! for each size class.
 //!
 //! A cache is a [`Slab`] of fixed layout, so that both the restartable sequences (`frontend/rseq/`)
-//! and the plain code below can work on it. All zero bytes are a valid cache: its stacks look empty
-//! to a pop and full to a push, and both lead to the slow path, which sets the stack up.
+//! and plain code (`owned_stack.rs`) can work on it. All zero bytes are a valid cache: its stacks
+//! look empty to a pop and full to a push, and both lead to the slow path, which sets the stack up.
 //!
 //! Each class has three *extents* in a slab, ranges of slots in which its stack may lie. The
 //! smallest, for 4 blocks, lies beside the headers, so that the cache of an idle thread takes a
@@ -41,8 +41,8 @@ pub(crate) const SLAB_SHIFT: u32 = 18;
 /// headers, so an operation needs one TLB entry less (decisions/0002). Caches of threads have their
 /// small extents there.
 pub(crate) const MARKS_AT: usize = 1024;
-/// Offset of the digests, of 32 bits by class index: see [`Digests`]. Only slabs
-/// that have marks have digests.
+/// Offset of the digests, of 32 bits by class index: see [`Digests`]. Only slabs that have marks
+/// have digests.
 const DIGESTS_AT: usize = MARKS_AT + MARKS * size_of::<u32>();
 const DIGESTS_END: usize = DIGESTS_AT + CLASSES * size_of::<u32>();
 /// Multiplier of an address's lower half: the upper bits of the product are the number of its mark.
