@@ -1,13 +1,13 @@
 //! Allocates blocks: plain, cleared, and aligned.
 
 use core::ptr;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicIsize, Ordering};
 
 use crate::backend::page_heap::Granted;
 use crate::engine::Engine;
+use crate::frontend::owned_stack::OwnedStack;
 use crate::frontend::per_thread::Ready;
-use crate::frontend::rseq;
-use crate::frontend::slab::OwnedStack;
+use crate::frontend::rseq::{self, PerCpuBase};
 use crate::options::{PROFILING, Settings};
 use crate::platform::os::Os;
 use crate::size_class::{MIN_ALIGN, SizeClass, UNIT};
@@ -134,6 +134,26 @@ impl<O: Os> Engine<O> {
         // SAFETY: set-up writes the base before it publishes `hot_area`.
         let block = unsafe { rseq::pop(base, class) };
         (!block.is_null()).then_some(block)
+    }
+
+    /// Where the hot path finds caches; `None` where every operation takes the slow path.
+    #[inline(always)]
+    pub(super) fn base_if_open(&self, area: &AtomicIsize) -> Option<PerCpuBase> {
+        let area = area.load(Ordering::Acquire);
+        if area == 0 {
+            return None;
+        }
+        // `hot_area` and `hot_sized_area` have the same value wherever they are not 0.
+        Some(PerCpuBase { area, ..self.base_to_free() })
+    }
+
+    /// Where the hot path finds the cache of its virtual CPU; [`PerCpuBase::UNSET`] outside of
+    /// percpu mode, and while the engine counts operations. Only frees need no other test.
+    #[inline(always)]
+    pub(super) fn base_to_free(&self) -> PerCpuBase {
+        // SAFETY: callers have a small block or have seen `hot_area`. Both exist only after set-up
+        // has written `hot_base`.
+        unsafe { *self.hot_base.get() }
     }
 
     /// Allocates from the thread's own cache, where there are no restartable sequences or they

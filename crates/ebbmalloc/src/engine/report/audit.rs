@@ -4,7 +4,7 @@
 //! It checks these invariants:
 //!
 //! - runs tile the units up to the frontier, and the trees hold the free ones
-//!   (`page_heap/runs.rs`);
+//!   (`page_heap/alloc.rs`);
 //! - the page map and the run's record agree on the use of each unit;
 //! - a span's counts agree with its bitmap, and no block in use lies in a hole;
 //! - the lists of a class hold the spans with free blocks;
@@ -21,7 +21,8 @@ use crate::backend::units::Units;
 use crate::central::CentralCounts;
 use crate::central::heap_record::HeapRecord;
 use crate::engine::Engine;
-use crate::frontend::slab::{OwnedStack, Slab};
+use crate::frontend::owned_stack::OwnedStack;
+use crate::frontend::slab::Slab;
 use crate::platform::os::Os;
 use crate::safety::check_table::BlockState;
 use crate::size_class::{CLASSES, SizeClass, UNIT};
