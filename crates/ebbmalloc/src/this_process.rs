@@ -2,11 +2,9 @@
 //! file's place.
 
 use core::alloc::{GlobalAlloc, Layout};
-use core::ops::Deref;
 
 pub use crate::central::heap_record::HeapId;
 use crate::engine::Engine;
-use crate::engine::start::Caller;
 use crate::options::Settings;
 #[cfg(unix)]
 use crate::platform::os::stay_loaded;
@@ -101,32 +99,13 @@ extern "C" fn scavenge() {
     ENGINE.scavenge();
 }
 
-/// The engine for an allocator with options of its own, which the first call sets.
-#[derive(Clone, Copy)]
-struct WithSettings<'a>(&'a Settings);
-
-impl Deref for WithSettings<'_> {
-    type Target = Engine<NativeFor<This>>;
-
-    #[inline(always)]
-    fn deref(&self) -> &Self::Target {
-        &ENGINE
-    }
-}
-
-impl Caller<NativeFor<This>> for WithSettings<'_> {
-    fn settings(&self) -> &Settings {
-        self.0
-    }
-}
-
 /// Allocates a block for an allocator that has these settings.
 ///
 /// # Safety
 /// As for `GlobalAlloc::alloc`.
 #[inline(always)]
 pub unsafe fn alloc_with(settings: &Settings, layout: Layout) -> *mut u8 {
-    Engine::alloc_aligned_for(WithSettings(settings), layout.size(), layout.align())
+    ENGINE.alloc_with(settings, layout.size(), layout.align())
 }
 
 /// Allocates a block of zeros for an allocator that has these settings.
@@ -135,7 +114,7 @@ pub unsafe fn alloc_with(settings: &Settings, layout: Layout) -> *mut u8 {
 /// As for `GlobalAlloc::alloc_zeroed`.
 #[inline(always)]
 pub unsafe fn alloc_zeroed_with(settings: &Settings, layout: Layout) -> *mut u8 {
-    Engine::alloc_aligned_zeroed_for(WithSettings(settings), layout.size(), layout.align())
+    ENGINE.alloc_zeroed_with(settings, layout.size(), layout.align())
 }
 
 // SAFETY: the engine hands out each block once until it is freed. Blocks are at least as large and

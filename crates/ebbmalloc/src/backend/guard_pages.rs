@@ -8,31 +8,25 @@
 //! older kernels, later memory has no guard page, and works as well otherwise.
 //!
 //! The removal of a gap may be refused, where the process may not have more writable memory
-//! (RLIMIT_DATA). Then the whole run is made inaccessible, which leaves memory for others.
-//! [`Guards::restore`] returns it once the kernel allows it. If a foreign mapping has come to lie
-//! in a gap, the run is given up.
+//! (RLIMIT_DATA). Then the whole run is unmapped, which leaves memory for others. If a foreign
+//! mapping has come to lie in a gap, the run is given up.
 
 use crate::backend::region::{Region, UnitIndex};
 use crate::backend::span::GuardKind;
-use crate::backend::tuning::{GUARDS_MAX, RESTORES_PER_CALL_MAX};
+use crate::backend::tuning::GUARDS_MAX;
 use crate::platform::os::{Os, Refusal};
 use crate::size_class::UNIT;
 
-/// The number of guard pages, and the runs that could not be made accessible again.
+/// The number of guard pages.
 pub(crate) struct Guards {
     count: usize,
     /// Whether the kernel has guard pages within a mapping.
     within_mapping: bool,
-    /// Units that cannot be used: those of inaccessible runs, and those that the kernel would not
-    /// even decommit.
-    pub lost: usize,
-    /// The first inaccessible run. The others are linked by the records of their spans.
-    first_inaccessible: UnitIndex,
 }
 
 impl Guards {
     pub const fn new() -> Self {
-        Self { count: 0, within_mapping: false, lost: 0, first_inaccessible: 0 }
+        Self { count: 0, within_mapping: false }
     }
 
     /// Finds out whether the kernel has guard pages within a mapping, by a try with a committed
@@ -87,8 +81,8 @@ impl Guards {
     }
 
     /// Makes a run accessible again that is guarded from byte `usable_bytes` on. `decommitted`
-    /// tells whether the bytes before that were. No thread may use the run if this fails: if memory
-    /// is short, until [`Guards::restore`] returns it; otherwise the caller gives it up.
+    /// tells whether the bytes before that were. If memory is too short for that, the run is
+    /// unmapped afterwards. [`Refusal::Addresses`]: it cannot be used again.
     ///
     /// # Safety
     /// The caller owns the run, and no thread uses its contents.
@@ -109,70 +103,21 @@ impl Guards {
                 true => os.commit(start, usable_bytes),
                 false => Ok(()),
             };
-            let refusal = match committed
-                .and_then(|()| Self::lift(os, guard, start.add(usable_bytes), bytes - usable_bytes))
-            {
-                Ok(()) => {
-                    self.count -= 1;
-                    return Ok(());
-                }
-                Err(refusal) => refusal,
-            };
+            self.count -= 1;
+            let lifted = committed.and_then(|()| {
+                Self::lift(os, guard, start.add(usable_bytes), bytes - usable_bytes)
+            });
+            if lifted.is_ok() {
+                return Ok(());
+            }
             // Decommit everything that counts as writable memory, which a guard within a mapping
             // does too. A gap may be foreign by now.
             let (from, to) = (
                 if committed.is_ok() { 0 } else { usable_bytes },
                 if guard == GuardKind::Hidden { bytes } else { usable_bytes },
             );
-            let is_inaccessible = from >= to || os.decommit(start.add(from), to - from);
-            match refusal {
-                Refusal::Addresses => self.count -= 1,
-                Refusal::Memory => {
-                    self.lost += units as usize;
-                    if is_inaccessible {
-                        (*region.span(first)).next = self.first_inaccessible;
-                        self.first_inaccessible = first;
-                    }
-                }
-            }
-            Err(refusal)
+            let is_unmapped = from >= to || os.decommit(start.add(from), to - from);
+            if is_unmapped { lifted } else { Err(Refusal::Addresses) }
         }
-    }
-
-    /// Makes an inaccessible run accessible again, and subtracts its units from [`Guards::lost`].
-    /// Returns the run, which reads as zero, and its length in units, which `units_of` tells.
-    /// `None` if no run became accessible. A run in which a foreign mapping lies is returned too,
-    /// with [`Refusal::Addresses`]: the caller gives it up.
-    pub fn restore(
-        &mut self,
-        region: &Region,
-        os: &impl Os,
-        units_of: impl Fn(UnitIndex) -> u32,
-    ) -> Option<(UnitIndex, u32, Result<(), Refusal>)> {
-        let mut link = &raw mut self.first_inaccessible;
-        for _ in 0..RESTORES_PER_CALL_MAX {
-            // SAFETY: `link` points to `self.first_inaccessible` or to the `next` of a listed run's
-            // span record, which nothing else writes.
-            let first = unsafe { *link };
-            if first == 0 {
-                break;
-            }
-            let (units, start) = (units_of(first), region.address(first));
-            let bytes = units as usize * UNIT;
-            // SAFETY: the run is inaccessible as a whole, and no thread uses it.
-            unsafe {
-                let next = &raw mut (*region.span(first)).next;
-                let committed = os.commit(start, bytes);
-                if committed != Err(Refusal::Memory) {
-                    *link = *next;
-                    self.count -= 1;
-                    self.lost -= units as usize;
-                    return Some((first, units, committed));
-                }
-                // A later run may be shorter, and its commit may succeed.
-                link = next;
-            }
-        }
-        None
     }
 }

@@ -490,6 +490,19 @@ impl Region {
         unsafe { self.at(RUNS, unit as usize) }
     }
 
+    /// Writes the record of a run, at its first and its last unit.
+    ///
+    /// # Safety
+    /// The units are committed, and the caller holds the lock of the page heap.
+    #[inline]
+    pub unsafe fn set_run(&self, first: UnitIndex, run: Run) {
+        // SAFETY: the units are committed, and the lock guards their records.
+        unsafe {
+            Run::replace(self.run(first), run);
+            Run::replace(self.run(first + run.units - 1), run);
+        }
+    }
+
     /// The record of the span that begins at a committed unit.
     #[inline(always)]
     pub fn span(&self, unit: UnitIndex) -> *mut Span {

@@ -1,4 +1,4 @@
-//! The page heap's record of a run. The region has a table of them, which `page_heap/runs.rs`
+//! The page heap's record of a run. The region has a table of them, which `page_heap/`
 //! maintains.
 
 /// The page heap's record of a unit. Those of a run's first and last unit are current. The records

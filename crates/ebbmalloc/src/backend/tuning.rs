@@ -36,9 +36,6 @@ tunables! {
     MOVED_MAPPINGS_MAX: usize = 8_192, "mappings", 6;
     /// The most guard pages where each splits a mapping. They count against vm.max_map_count.
     GUARDS_MAX: usize = 12_000, "guards", 13;
-    /// Inaccessible runs that one call tries to restore. Each try takes a system call, which may
-    /// fail.
-    RESTORES_PER_CALL_MAX: usize = 8, "runs", 13;
 
     /// The least slack, the least surplus that is halved, and the least that counts as refaulted.
     /// Smaller amounts are not worth a rule.

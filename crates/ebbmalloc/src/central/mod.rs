@@ -22,8 +22,8 @@ use crate::backend::units::Units;
 use crate::central::tuning::{
     FIRST_SPAN_BYTES, FULL_BEGINNINGS, HUGE_BLOCK_BYTES_MAX, SMALL_BLOCK_BYTES_MAX,
 };
-use crate::frontend::transfer_cache::{LastRequester, Route};
-use crate::platform::os::{Os, Refusal};
+use crate::frontend::transfer_cache::LastRequester;
+use crate::platform::os::Os;
 use crate::platform::sync::{Guard, Lock, const_fn};
 use crate::size_class::{SizeClass, UNIT};
 use span_guards::{harden, unguard};
@@ -101,6 +101,17 @@ pub(crate) struct ClassSpans {
     skips: u8,
     /// The span that blocks were last claimed from, 0 for none.
     current: UnitIndex,
+}
+
+/// Which way a batch goes between a cache and the spans of its class.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Route {
+    /// To the spans, behind other threads if need be.
+    Wait,
+    /// To the spans if no other thread holds their lock; else through a transfer cache.
+    IfFree,
+    /// Through a transfer cache.
+    ByTransfer,
 }
 
 /// The central free list of one class.
@@ -509,14 +520,8 @@ impl ClassSpans {
         self.counts.blocks -= span.blocks as usize;
         self.counts.holes -= span.holes();
         let mut pages = memory.lock();
-        let accessible = match self.hardened {
-            true => unguard(memory, &mut pages, first, units),
-            false => Ok(()),
-        };
-        match accessible {
-            Ok(()) => pages.free(first, units),
-            Err(Refusal::Addresses) => pages.lose(first, units),
-            Err(Refusal::Memory) => {}
+        if !self.hardened || unguard(memory, &mut pages, first, units) {
+            pages.free(first, units);
         }
     }
 

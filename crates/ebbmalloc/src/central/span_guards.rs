@@ -1,9 +1,9 @@
 //! Sets up and tears down the guard page at the end of each hardened span (`EBB_HARDEN`).
 
-use crate::backend::page_heap::{Granted, Memory, PageHeap};
+use crate::backend::page_heap::{Granted, Memory, Pages};
 use crate::backend::region::UnitIndex;
 use crate::backend::span::GuardKind;
-use crate::platform::os::{Os, Refusal};
+use crate::platform::os::Os;
 use crate::size_class::{SizeClass, UNIT};
 
 /// Returns address and length of a span's guard, its last OS page. The guard has no bytes if OS
@@ -44,22 +44,22 @@ pub(super) fn harden(
     }
 }
 
-/// Makes all of a retiring span accessible again. If the kernel refuses, the run must not go back
-/// to the page heap: see [`Guards::remove`](crate::backend::guard_pages::Guards::remove).
-pub(super) fn unguard(
-    memory: &Memory<'_, impl Os>,
-    pages: &mut PageHeap,
+/// Makes all of a retiring span accessible again. False if the kernel refuses:
+/// [`Pages::unguard`].
+pub(super) fn unguard<O: Os>(
+    memory: &Memory<'_, O>,
+    pages: &mut Pages<'_, O>,
     first: UnitIndex,
     units: u32,
-) -> Result<(), Refusal> {
-    let Memory { region, os, .. } = *memory;
+) -> bool {
+    let region = memory.region;
     let (start, _) = guard(memory, first, units);
     let reach = start.addr() - region.address(first).addr();
     // SAFETY: the span is the caller's, and no block of it is in use.
     unsafe {
         match (*region.span(first)).guard {
-            GuardKind::None => Ok(()),
-            _ => pages.guards.remove(region, os, (first, units), reach, false),
+            GuardKind::None => true,
+            _ => pages.unguard((first, units), reach, false),
         }
     }
 }

@@ -4,8 +4,6 @@
 use crate::backend::page_map::MapEntry;
 use crate::backend::region::UnitIndex;
 use crate::backend::run::{Run, large_bytes};
-use crate::backend::span::Span;
-use crate::central::ClassSpans;
 use crate::central::heap_record::{Contents, HeapRecord, of_block};
 use crate::engine::Engine;
 use crate::platform::os::Os;
@@ -96,37 +94,11 @@ impl<O: Os> Engine<O> {
         self.record_of(heap).contents().lock()
     }
 
-    /// Runs `work` on the spans that the span at `unit` belongs to: those of its class, or those of
-    /// a heap. `entry` is the page map's entry of the unit, read without a lock.
-    ///
-    /// `None` if no run of a heap begins there any more. The span may also have been retired, or
-    /// another may have taken its place: `work` must check.
-    pub(crate) fn with_spans_of<R>(
-        &self,
-        unit: UnitIndex,
-        entry: MapEntry,
-        class: SizeClass,
-        work: impl FnOnce(&mut ClassSpans) -> R,
-    ) -> Option<R> {
-        if !entry.is_of_heap() {
-            return Some(work(&mut self.centrals[class.index()].spans().lock()));
-        }
-        let work = |contents: &mut Contents| work(&mut contents.spans[class.index()]);
-        self.heaps.lock().with_owner_of(&self.memory(), unit, work)
-    }
-
     /// Bytes that the program may use of the large block that begins at this unit. No heap owns it.
     pub(crate) fn large_size(&self, first: UnitIndex) -> usize {
         // SAFETY: the unit is committed, and only a resize of the block changes the size in its
         // record.
         unsafe { large_bytes(Run::asked_at(self.region.run(first)), self.os.page_size()) }
-    }
-
-    /// A copy of the record of the span of this class that begins at this unit, if one does. Other
-    /// threads may change the span at once.
-    pub(crate) fn copy_of_span(&self, unit: usize, class: SizeClass) -> Option<Span> {
-        let copy = |spans: &mut ClassSpans| spans.copy(&self.region, class, unit as u32);
-        self.with_spans_of(unit as u32, self.region.entry(unit), class, copy)?
     }
 
     /// The beginning of the small block that an address lies in. Any other address in the region is

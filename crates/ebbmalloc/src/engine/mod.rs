@@ -8,11 +8,11 @@ pub(crate) mod tuning;
 pub(crate) mod callbacks;
 pub(crate) mod lookup;
 pub(crate) mod refuse;
-pub(crate) mod change_options;
 pub(crate) mod misuse;
 pub(crate) mod sample;
-pub(crate) mod profile;
 pub(crate) mod caches;
+pub(crate) mod change_options;
+pub(crate) mod profile;
 pub(crate) mod large;
 pub(crate) mod scavenge;
 pub(crate) mod heap_blocks;
@@ -29,7 +29,7 @@ use crate::options::CAREFUL;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicIsize, AtomicU8, AtomicUsize};
 
-use crate::backend::page_heap::{Memory, PageHeap, Pages};
+use crate::backend::page_heap::PageHeap;
 use crate::backend::region::{Region, UnitIndex};
 use crate::backend::scavenger_state::{Rounds, Scavenger};
 use crate::backend::zeroing::Zeroing;
@@ -39,7 +39,7 @@ use crate::engine::callbacks::Callbacks;
 use crate::figures::choice::Choice;
 use crate::frontend::rseq::PerCpuBase;
 use crate::frontend::thread_slabs::ThreadSlabs;
-use crate::frontend::{Front, Mode, PerCpu, Preferred, SharedSlots, Thread, per_thread as thread};
+use crate::frontend::{Mode, Preferred};
 use crate::options::{Options, StatsChoice, TELLING};
 use crate::platform::message::Line;
 use crate::platform::os::Os;
@@ -66,7 +66,7 @@ pub(crate) const READY: u32 = 1;
 pub struct Engine<O: Os> {
     pub(crate) state: AtomicU32,
     pub(crate) setup_lock: Lock<()>,
-    preferred_slots: Preferred,
+    pub(crate) preferred_slots: Preferred,
     pub(crate) heaps: Lock<Heaps>,
     pub(crate) pages: Lock<PageHeap>,
     pub(crate) scavenger: Scavenger,
@@ -237,25 +237,6 @@ impl<O: Os> Engine<O> {
         unsafe { &*self.setup.get() }
     }
 
-    /// Where the hot path finds the cache of its virtual CPU; [`PerCpuBase::UNSET`] outside of
-    /// percpu mode, and while the engine counts operations. Only frees need no other test.
-    #[inline(always)]
-    pub(crate) fn base_to_free(&self) -> PerCpuBase {
-        // SAFETY: callers have a small block or have seen `hot_area`. Both exist only after set-up
-        // has written `hot_base`.
-        unsafe { *self.hot_base.get() }
-    }
-
-    /// Where the engine's memory comes from.
-    pub(crate) fn memory(&self) -> Memory<'_, O> {
-        Memory { region: &self.region, os: &self.os, heap: &self.pages }
-    }
-
-    /// Locks the page heap.
-    pub(crate) fn pages(&self) -> Pages<'_, O> {
-        self.memory().lock()
-    }
-
     /// Whether the engine is set up. [`Engine::ready`] sets it up first.
     #[inline]
     pub(crate) fn is_ready(&self) -> bool {
@@ -282,38 +263,6 @@ impl<O: Os> Engine<O> {
         if self.counting() {
             self.counters.count(self.os.thread_token(), 0, bytes);
         }
-    }
-
-    /// The calling thread's front end.
-    #[inline(always)] // Slot mode calls it for each block.
-    pub(crate) fn front(&self) -> Front<'_, O> {
-        let (setup, os) = (self.setup(), &self.os);
-        match setup.mode {
-            Mode::PerCpu => Front::PerCpu(PerCpu {
-                base: setup.percpu_base,
-                os,
-                joining: setup.registers_threads,
-            }),
-            Mode::Thread if !self.shares_caches() => Front::Own(Thread {
-                os,
-                words: os.thread_words(),
-                slabs: &self.thread_slabs,
-                hot: !self.counting() && !self.all_in_heaps() && !self.sampling(),
-            }),
-            Mode::Thread | Mode::Slot => Front::Shared(SharedSlots {
-                slabs: self.region.slabs(),
-                count: setup.cpu_cache_count,
-                preferred: &self.preferred_slots,
-                token: os.thread_token(),
-            }),
-        }
-    }
-
-    /// In thread mode: whether the calling thread shares caches, because as many threads as may
-    /// have a cache of their own have one.
-    #[inline(never)] // None of its callers is hot.
-    pub(crate) fn shares_caches(&self) -> bool {
-        thread::is_beyond(self.os.thread_words(), &self.thread_slabs, self.setup().own_caches_max)
     }
 
     /// Prints the reason as one line and aborts the process.

@@ -14,6 +14,7 @@ use crate::backend::region::UnitIndex;
 use crate::backend::scavenger_state::Rounds;
 use crate::backend::tuning::{BURST_BYTES, BURST_FREE_BYTES_MIN};
 use crate::central::ClassSpans;
+use crate::central::heap_record::Contents;
 use crate::engine::Engine;
 use crate::engine::caches::drain::DrainScope;
 use crate::engine::tuning::{
@@ -348,5 +349,24 @@ impl<O: Os> Engine<O> {
         let purged_bytes = purges.sum();
         self.counters.count_page_purges(purged_bytes);
         purged_bytes
+    }
+
+    /// Runs `work` on the spans that the span at `unit` belongs to: those of its class, or those of
+    /// a heap. `entry` is the page map's entry of the unit, read without a lock.
+    ///
+    /// `None` if no run of a heap begins there any more. The span may also have been retired, or
+    /// another may have taken its place: `work` must check.
+    pub(crate) fn with_spans_of<R>(
+        &self,
+        unit: UnitIndex,
+        entry: MapEntry,
+        class: SizeClass,
+        work: impl FnOnce(&mut ClassSpans) -> R,
+    ) -> Option<R> {
+        if !entry.is_of_heap() {
+            return Some(work(&mut self.centrals[class.index()].spans().lock()));
+        }
+        let work = |contents: &mut Contents| work(&mut contents.spans[class.index()]);
+        self.heaps.lock().with_owner_of(&self.memory(), unit, work)
     }
 }

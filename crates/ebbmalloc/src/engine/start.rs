@@ -21,35 +21,15 @@ use crate::safety::seal::Secret;
 use crate::telemetry::beacon::{Beacon, CarefulAddresses, ProfileAddresses};
 use crate::telemetry::ledger::{CHECKED, HARDENED, SAMPLED, name_of_safety_mode};
 use core::num::NonZeroUsize;
-use core::ops::Deref;
 
 /// [`Engine::state`] after a set-up that found too little memory: the next call tries again.
 const FAILED: u32 = 2;
-
-/// Who allocates: it leads to the engine, and sets it up if this is the first call. In place of the
-/// engine's address, so that hot paths pass no more for it.
-pub(crate) trait Caller<O: Os>: Copy + Deref<Target = Engine<O>> {
-    /// The options that the caller's code sets.
-    fn settings(&self) -> &Settings;
-}
-
-impl<O: Os> Caller<O> for &Engine<O> {
-    fn settings(&self) -> &Settings {
-        &Settings::NONE
-    }
-}
 
 impl<O: Os> Engine<O> {
     /// Whether the engine can serve. Sets it up first where that is still to do.
     #[inline]
     pub(crate) fn ready(&self) -> bool {
-        Self::ready_for(self)
-    }
-
-    /// As [`Engine::ready`], for a caller that may have settings.
-    #[inline]
-    pub(crate) fn ready_for(this: impl Caller<O>) -> bool {
-        this.is_ready() || this.start_with(this.settings())
+        self.is_ready() || self.start()
     }
 
     /// Sets the engine up; otherwise the first allocation does. False if memory or address space is
@@ -61,7 +41,7 @@ impl<O: Os> Engine<O> {
     /// Sets the engine up, with the options that the program's code sets.
     #[cold]
     #[inline(never)]
-    fn start_with(&self, settings: &Settings) -> bool {
+    pub(crate) fn start_with(&self, settings: &Settings) -> bool {
         let guard = self.setup_lock.lock();
         if self.is_ready() {
             return true;

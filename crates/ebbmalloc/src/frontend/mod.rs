@@ -11,8 +11,8 @@
 
 // Lowest first: each uses only modules above it in this list.
 pub(crate) mod tuning;
-pub(crate) mod miss_history;
 pub(crate) mod slab;
+pub(crate) mod owned_stack;
 pub(crate) mod transfer_cache;
 pub(crate) mod rseq;
 pub(crate) mod thread_slabs;
@@ -22,10 +22,14 @@ mod shared_slots;
 pub(crate) use per_thread::Thread;
 pub(crate) use shared_slots::{Preferred, SharedSlots};
 
-use crate::platform::os::Os;
+use core::ptr;
+
+use crate::platform::arch::thread_pointer;
+use crate::platform::os::{Os, RseqArea};
 use crate::size_class::SizeClass;
+use owned_stack::OwnedStack;
 use rseq::PerCpuBase;
-use slab::{Header, OwnedStack, Slab, bottom_of, fair_share};
+use slab::{Header, Slab, SlabMemory, fair_share};
 
 /// Which front end the process has. Slot mode works everywhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -107,14 +111,21 @@ impl<O: Os> Front<'_, O> {
         }
     }
 
-    /// Takes the newest blocks, as many as fit into `blocks`. Returns how many it took.
+    /// Takes the newest blocks, as many as fit into `blocks`. Returns how many it took. In percpu
+    /// mode they come from several caches if the thread changes its CPU meanwhile.
     #[inline(never)]
     pub fn pop_batch(&self, class: SizeClass, blocks: &mut [*mut u8]) -> usize {
         match self {
-            // SAFETY: the base is set up.
-            Self::PerCpu(cpu) => unsafe {
-                rseq::pop_batch(cpu.base, class, bottom_of(class), blocks)
-            },
+            Self::PerCpu(cpu) => {
+                for (nth, slot) in blocks.iter_mut().enumerate() {
+                    // SAFETY: the base is set up.
+                    *slot = unsafe { rseq::pop(cpu.base, class) };
+                    if slot.is_null() {
+                        return nth;
+                    }
+                }
+                blocks.len()
+            }
             _ => self.with(class, |stack| stack.pop_batch(blocks)).unwrap_or(0),
         }
     }
@@ -228,5 +239,38 @@ impl<O: Os> PerCpu<'_, O> {
             }
             (old, new) = (found, target);
         }
+    }
+}
+
+impl PerCpuBase {
+    /// The slab of the virtual CPU that this thread ran on a moment ago. `None` if that has none,
+    /// or if the thread is not registered.
+    ///
+    /// # Safety
+    /// The base is set up.
+    #[inline]
+    pub unsafe fn slab(self) -> Option<Slab> {
+        // SAFETY: the base is set up.
+        let number = unsafe { self.number() }?;
+        let count = self.slabs_and_count & 0xffff;
+        let first = ptr::with_exposed_provenance_mut::<SlabMemory>(self.slabs_and_count - count);
+        // SAFETY: there are `count` slabs, and they live as long as the engine.
+        Some(unsafe { Slab::new(first.add(number)) })
+    }
+
+    /// The number of the thread's cache at this moment; `None` if it has none.
+    ///
+    /// # Safety
+    /// The base is set up.
+    #[inline]
+    pub unsafe fn number(self) -> Option<usize> {
+        let thread = ptr::with_exposed_provenance::<u32>(thread_pointer());
+        let field = |at| thread.wrapping_byte_offset(at);
+        // SAFETY: the fields lie in this thread's area. The kernel may change them at any time.
+        let [cpu_id, id] = unsafe {
+            [self.area + RseqArea::CPU_ID, self.id_at].map(|at| field(at).read_volatile())
+        };
+        let count = self.slabs_and_count & 0xffff;
+        (cpu_id as i32 >= 0 && (id as usize) < count).then_some(id as usize)
     }
 }

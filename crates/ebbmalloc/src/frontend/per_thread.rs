@@ -9,7 +9,8 @@
 use core::ptr;
 use core::sync::atomic::compiler_fence;
 
-use crate::frontend::slab::{OwnedStack, Slab, SlabMemory};
+use crate::frontend::owned_stack::OwnedStack;
+use crate::frontend::slab::{Slab, SlabMemory};
 use crate::frontend::thread_slabs::ThreadSlabs;
 use crate::platform::os::{Os, ThreadWords};
 use crate::platform::sync::Ordering;

@@ -6,7 +6,8 @@
 //! The idea is that of Zig's `SmpAllocator` (2025). Here a shared table by thread token remembers
 //! the cache, rather than thread-local storage.
 
-use crate::frontend::slab::{OwnedStack, Slab, SlabMemory};
+use crate::frontend::owned_stack::OwnedStack;
+use crate::frontend::slab::{Slab, SlabMemory};
 use crate::platform::sync::{AtomicU8, Guard, Ordering};
 use crate::size_class::SizeClass;
 

@@ -16,7 +16,8 @@
 //! The idea is tcmalloc's, where all batches go that way (Ghemawat, Menage, "TCMalloc").
 //! decisions/0029 has the gains, and why other batches do not.
 
-use crate::frontend::slab::{OwnedStack, Slab, SlabMemory, is_late};
+use crate::frontend::owned_stack::OwnedStack;
+use crate::frontend::slab::{Slab, SlabMemory, is_late};
 use crate::frontend::tuning::{
     LATE_TRANSFER_BYTES_MAX, TRANSFER_BYTES_MAX, TRANSFER_CACHES_MAX, TRANSFER_CPUS_MIN,
 };
@@ -26,17 +27,6 @@ use crate::size_class::SizeClass;
 /// Number of transfer caches, given the number of CPUs.
 pub(crate) fn count(cpus: usize) -> usize {
     if cpus < TRANSFER_CPUS_MIN { 0 } else { cpus.min(TRANSFER_CACHES_MAX) }
-}
-
-/// Which way a batch goes between a cache and the spans of its class.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Route {
-    /// To the spans, behind other threads if need be.
-    Wait,
-    /// To the spans if no other thread holds their lock; else through a transfer cache.
-    IfFree,
-    /// Through a transfer cache.
-    ByTransfer,
 }
 
 /// The thread that last asked for a large batch of a class: a hint, by plain loads and stores.
@@ -76,15 +66,6 @@ pub(crate) struct Transfers {
 }
 
 impl Transfers {
-    /// The way of a batch, which `passes` through a transfer cache even if the lock is free.
-    pub fn route(&self, passes: bool) -> Route {
-        match (passes, self.waits) {
-            (true, _) => Route::ByTransfer,
-            (false, true) => Route::Wait,
-            (false, false) => Route::IfFree,
-        }
-    }
-
     /// Takes blocks from one transfer cache into the *end* of `blocks`. Returns how many it took.
     #[inline(never)]
     pub fn take(&self, class: SizeClass, blocks: &mut [*mut u8]) -> usize {

@@ -232,7 +232,7 @@ const BUSY: u32 = 3;
 const GONE: u32 = 4;
 
 /// One stack in the cache of a thread. The thread works on it by models of the plain code in
-/// `frontend/per_thread.rs` and `frontend/slab/mod.rs`, while another drains it.
+/// `frontend/per_thread.rs` and `frontend/owned_stack.rs`, while another drains it.
 pub struct ThreadCache {
     stack: Stack,
     state: AtomicU32,

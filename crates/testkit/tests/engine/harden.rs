@@ -319,6 +319,33 @@ fn as_many_blocks_after_memory_was_short_as_before() {
     }
 }
 
+/// What lies behind a guard that stayed is unmapped, so another mapping may come to lie there.
+#[test]
+fn a_mapping_that_came_where_a_guard_stayed_stays_alone() {
+    let (size, engine) = (40_000, Engine::new(fake().data(12 << 20)));
+    let round = || {
+        let some = |_| Some(engine.alloc(size)).filter(|block| !block.is_null());
+        let blocks: Vec<_> = (0..).map_while(some).collect();
+        // SAFETY: freed once.
+        blocks.iter().for_each(|&block| unsafe { engine.free(block) });
+        engine.check();
+        blocks
+    };
+    let first = round();
+    let taken = first.iter().rev().find(|&&block| !engine.os().is_committed(block)).unwrap();
+    let from = engine.os().region_offset(*taken);
+    engine.os().occupy(from..from + 4096);
+    for _ in 0..3 {
+        let blocks = round();
+        assert!(blocks.len() > first.len() / 2);
+        for block in blocks {
+            let at = engine.os().region_offset(block);
+            assert!(at >= from + 4096 || at + size <= from, "{at:#x}, {from:#x}");
+        }
+    }
+    assert_eq!(engine.os().complaints(), "");
+}
+
 #[test]
 fn memory_runs_short() {
     each_call_is_refused(fake, 300, 10, |_| ());

@@ -8,7 +8,6 @@
 
 // Lowest first: each uses only modules above it in this list, and this file.
 mod runs;
-mod purge;
 mod alloc;
 mod large;
 mod audit;
@@ -21,7 +20,6 @@ use crate::backend::huge_pages::HugePages;
 use crate::backend::mappings::Mappings;
 use crate::backend::region::Region;
 use crate::backend::retention::{PageCounts, Retention};
-use crate::backend::run::RunState;
 use crate::backend::run_tree::RunTree;
 use crate::backend::units::UnitIndex;
 use crate::platform::os::Os;
@@ -76,26 +74,6 @@ impl PageHeap {
     pub fn surplus(&mut self, os: &impl Os, has_scavenger: bool) -> usize {
         self.retention.surplus(os, &self.counts, has_scavenger)
     }
-
-    /// The most units that may be in use or dirty.
-    fn resident_units_max(&self) -> usize {
-        self.limit.map_or(usize::MAX, NonZeroUsize::get)
-    }
-
-    fn count_use(&mut self, units: u32) {
-        self.counts.in_use += units as usize;
-        self.retention.record_counts(&self.counts);
-    }
-
-    /// The tree of the free runs of this state.
-    fn tree(&mut self, state: RunState) -> &mut RunTree {
-        match state {
-            RunState::Dirty => &mut self.dirty,
-            RunState::Clean => &mut self.clean,
-            RunState::Unmapped => &mut self.unmapped,
-            RunState::InUse | RunState::Foreign => unreachable!("no free run"),
-        }
-    }
 }
 
 /// Where memory comes from: a page heap, with the region and the system that it works on.
@@ -103,13 +81,6 @@ pub(crate) struct Memory<'a, O> {
     pub region: &'a Region,
     pub os: &'a O,
     pub heap: &'a Lock<PageHeap>,
-}
-
-impl<'a, O: Os> Memory<'a, O> {
-    /// Locks the page heap.
-    pub fn lock(&self) -> Pages<'a, O> {
-        Pages { heap: self.heap.lock(), region: self.region, os: self.os }
-    }
 }
 
 /// A locked page heap. Its methods take, free and purge runs.

@@ -1,4 +1,4 @@
-//! Keeps the records of runs: takes runs out of the free ones, and joins them when they are freed.
+//! Reads and writes what the records of runs say: state, size, heap, and foreign or moved mappings.
 
 use core::ops::Range;
 use core::sync::atomic::{Ordering, fence};
@@ -69,83 +69,9 @@ impl<O: Os> Pages<'_, O> {
 
     /// Takes units out of use for good.
     fn mark_foreign(&mut self, first: UnitIndex, units: u32) {
-        self.set_state(first, units, RunState::Foreign);
+        let run = Run { state: RunState::Foreign, units, ..Run::default() };
+        // SAFETY: the units are committed, and the lock of the page heap guards their records.
+        unsafe { self.region.set_run(first, run) };
         self.heap.counts.foreign += units as usize;
-    }
-
-    /// Takes a part out of the free run at `first`, and marks it as in use. What lies before and
-    /// behind it stays free.
-    pub(super) fn carve(&mut self, first: UnitIndex, part: Range<UnitIndex>) {
-        // SAFETY: the run is in a tree, so its record is current.
-        let Run { state, units, .. } = unsafe { *self.region.run(first) };
-        let end = first + units;
-        self.remove(first);
-        self.mark_in_use(part.start, part.end - part.start);
-        self.heap.huge.take(part.clone());
-        if first < part.start {
-            self.insert(first, part.start - first, state);
-        }
-        if part.end < end {
-            self.insert(part.end, end - part.end, state);
-        }
-    }
-
-    /// Adds a free run, and joins it with its neighbours of the same state. The neighbours' records
-    /// must be current: mark a run in use before inserting the rest of its units. Returns where the
-    /// joined run begins.
-    pub(super) fn insert(
-        &mut self,
-        mut first: UnitIndex,
-        mut units: u32,
-        state: RunState,
-    ) -> UnitIndex {
-        if first > 1 {
-            // SAFETY: the unit before was handed out once, so it is committed.
-            let before = unsafe { *self.region.run(first - 1) };
-            if before.state == state {
-                first -= before.units;
-                units += before.units;
-                self.remove(first);
-            }
-        }
-        let next = first + units;
-        if next < self.heap.frontier {
-            // SAFETY: the unit is below the frontier, hence committed.
-            let after = unsafe { *self.region.run(next) };
-            if after.state == state {
-                self.remove(next);
-                units += after.units;
-            }
-        }
-        let run = Run { state, units, ..Run::default() };
-        // SAFETY: both units are committed, and the lock of the page heap guards their records.
-        unsafe {
-            Run::replace(self.region.run(first + units - 1), run);
-            Run::replace(self.region.run(first), run);
-        }
-        self.heap.counts.add(state, units);
-        self.heap.tree(state).insert(self.region, first);
-        first
-    }
-
-    pub(super) fn remove(&mut self, first: UnitIndex) {
-        // SAFETY: the run is free, so its record is current.
-        let run = unsafe { *self.region.run(first) };
-        self.heap.counts.remove(run.state, run.units);
-        self.heap.tree(run.state).remove(self.region, first);
-    }
-
-    pub(super) fn mark_in_use(&mut self, first: UnitIndex, units: u32) {
-        self.set_state(first, units, RunState::InUse);
-    }
-
-    /// Writes the records of a run that is in no tree.
-    fn set_state(&mut self, first: UnitIndex, units: u32, state: RunState) {
-        let run = Run { state, units, ..Run::default() };
-        // SAFETY: both units are committed, and the lock of the page heap guards their records.
-        unsafe {
-            Run::replace(self.region.run(first), run);
-            Run::replace(self.region.run(first + units - 1), run);
-        }
     }
 }

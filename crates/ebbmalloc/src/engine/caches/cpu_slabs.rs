@@ -1,5 +1,4 @@
 //! Lists the slabs of the caches that belong to no thread: per-CPU caches, then transfer caches.
-//! Opens stacks again that a drain has closed.
 //!
 //! In slot mode and thread mode threads share the per-CPU caches, each behind its lock.
 
@@ -9,7 +8,6 @@ use crate::engine::Engine;
 use crate::frontend::Mode;
 use crate::frontend::slab::Slab;
 use crate::platform::os::Os;
-use crate::size_class::SizeClass;
 
 impl<O: Os> Engine<O> {
     /// Number of per-CPU caches and transfer caches.
@@ -41,18 +39,4 @@ impl<O: Os> Engine<O> {
         // SAFETY: all callers stay below `slab_count`, the number of slabs in the region.
         numbers.map(|number| unsafe { Slab::new(self.region.slabs().add(number)) })
     }
-}
-
-/// Calls [`reopen`] for all stacks of a slab.
-#[inline(never)]
-pub(crate) fn reopen_all(slab: Slab) {
-    SizeClass::all().for_each(|class| reopen(slab, class));
-}
-
-/// Opens the class's stack again with all its blocks, if it is closed and not taken.
-///
-/// A closed stack that is not taken has not changed. So an operation in progress may still store a
-/// header that it made from the one before the closing. Any thread may do this for any slab.
-pub(crate) fn reopen(slab: Slab, class: SizeClass) {
-    slab.change(class, |header| header.reopened(class));
 }

@@ -32,13 +32,13 @@ use core::sync::atomic::AtomicU32;
 
 use crate::backend::scavenger_state::Rounds;
 use crate::engine::Engine;
-use crate::engine::caches::cpu_slabs::reopen_all;
 use crate::engine::tuning::{
     DRAIN_BATCH_BLOCKS, PERCPU_SETTLE_MS, THREAD_SETTLE_MS, TRIM_WAIT_MS, TRIM_WAITS_AT_ONCE,
 };
 use crate::frontend::Mode;
+use crate::frontend::owned_stack::OwnedStack;
 use crate::frontend::per_thread as thread;
-use crate::frontend::slab::{Digests, Header, OwnedStack, Slab, used_bytes};
+use crate::frontend::slab::{Digests, Header, Slab, used_bytes};
 use crate::platform::os::{Os, ThreadWords};
 use crate::platform::sync::Ordering;
 use crate::size_class::{CLASSES, SizeClass};
@@ -301,6 +301,12 @@ impl<O: Os> Engine<O> {
             self.release_all(class, |batch| stack.pop_batch(batch));
         }
     }
+}
+
+/// Opens all stacks of a slab again that are closed and not taken.
+#[inline(never)]
+fn reopen_all(slab: Slab) {
+    SizeClass::all().for_each(|class| slab.reopen(class));
 }
 
 /// Makes a stack new that this thread has taken and emptied.

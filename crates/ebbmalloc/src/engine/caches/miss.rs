@@ -7,22 +7,21 @@
 
 use core::ptr;
 
+use crate::backend::page_heap::{Memory, Pages};
 use crate::backend::span::Order;
-use crate::central::{BadBlock, Batch, ClassSpans};
-use crate::engine::caches::cpu_slabs::reopen;
+use crate::central::{BadBlock, Batch, ClassSpans, Route};
 use crate::engine::tuning::{
     BATCH_BLOCKS_MAX, CACHE_BYTES_MAX, CACHE_BYTES_MIN, CACHE_SHARE, CAPACITY_CHECK_INTERVAL,
     MEDIUM_BATCH_BLOCKS, SMALL_BATCH_BLOCKS,
 };
 use crate::engine::{Engine, Setup};
-use crate::frontend::miss_history::MissKind;
-use crate::frontend::slab::{Header, Slab, is_late};
+use crate::frontend::slab::{Header, MissKind, Slab, is_late};
 use crate::frontend::transfer_cache::Transfers;
 use crate::frontend::tuning::{
     FLOW_BATCH_BYTES_MIN, FLOW_MISSES, OWN_FLOW_BATCH_BYTES_MIN, OWN_FLOW_BLOCK_BYTES_MIN,
     STREAK_MISSES, TRANSFER_CACHES_MANY,
 };
-use crate::frontend::{Mode, Observed};
+use crate::frontend::{Front, Mode, Observed, PerCpu, SharedSlots, Thread, per_thread as thread};
 use crate::platform::os::Os;
 use crate::platform::sync::{Guard, Ordering};
 use crate::size_class::{SizeClass, UNIT};
@@ -61,6 +60,48 @@ impl Miss {
 }
 
 impl<O: Os> Engine<O> {
+    /// The calling thread's front end.
+    #[inline(always)] // Slot mode calls it for each block.
+    pub(crate) fn front(&self) -> Front<'_, O> {
+        let (setup, os) = (self.setup(), &self.os);
+        match setup.mode {
+            Mode::PerCpu => Front::PerCpu(PerCpu {
+                base: setup.percpu_base,
+                os,
+                joining: setup.registers_threads,
+            }),
+            Mode::Thread if !self.shares_caches() => Front::Own(Thread {
+                os,
+                words: os.thread_words(),
+                slabs: &self.thread_slabs,
+                hot: !self.counting() && !self.all_in_heaps() && !self.sampling(),
+            }),
+            Mode::Thread | Mode::Slot => Front::Shared(SharedSlots {
+                slabs: self.region.slabs(),
+                count: setup.cpu_cache_count,
+                preferred: &self.preferred_slots,
+                token: os.thread_token(),
+            }),
+        }
+    }
+
+    /// In thread mode: whether the calling thread shares caches, because as many threads as may
+    /// have a cache of their own have one.
+    #[inline(never)] // None of its callers is hot.
+    pub(crate) fn shares_caches(&self) -> bool {
+        thread::is_beyond(self.os.thread_words(), &self.thread_slabs, self.setup().own_caches_max)
+    }
+
+    /// Where the engine's memory comes from.
+    pub(crate) fn memory(&self) -> Memory<'_, O> {
+        Memory { region: &self.region, os: &self.os, heap: &self.pages }
+    }
+
+    /// Locks the page heap.
+    pub(crate) fn pages(&self) -> Pages<'_, O> {
+        self.memory().lock()
+    }
+
     /// Whether a batch of `blocks` blocks passes through the transfer caches: one of a late class,
     /// or of a flow with its other end in another thread, as far as is known.
     ///
@@ -180,7 +221,7 @@ impl<O: Os> Engine<O> {
         batch: &mut [*mut u8],
     ) -> Result<(Guard<'_, ClassSpans>, bool), usize> {
         let (central, transfers) = (&self.centrals[class.index()], self.transfers());
-        match central.lock_spans(transfers.route(passes)) {
+        match central.lock_spans(route(&transfers, passes)) {
             Some(spans) => Ok(spans),
             None => match transfers.take(class, batch) {
                 0 => Ok((central.spans().lock(), true)),
@@ -210,7 +251,7 @@ impl<O: Os> Engine<O> {
             && header.is_closed()
         {
             // The drainer may be descheduled: reopen the stack instead of waiting for it.
-            reopen(slab, class);
+            slab.reopen(class);
             observed = front.observe(class);
         }
         if let Some(Observed { slab, header }) = observed {
@@ -299,7 +340,7 @@ impl<O: Os> Engine<O> {
     /// not take go to their spans.
     fn flush_batch(&self, class: SizeClass, passes: bool, blocks: &[*mut u8]) {
         let (central, transfers) = (&self.centrals[class.index()], self.transfers());
-        let (spans, transferred) = match central.lock_spans(transfers.route(passes)) {
+        let (spans, transferred) = match central.lock_spans(route(&transfers, passes)) {
             Some((spans, _)) => (spans, 0),
             None => match transfers.leave(class, blocks) {
                 all if all == blocks.len() => return,
@@ -367,6 +408,15 @@ impl<O: Os> Engine<O> {
         let waits = mode == Mode::PerCpu && count < TRANSFER_CACHES_MANY;
         let nearest = self.front().cpu().unwrap_or_else(|| self.os.thread_token());
         Transfers { slabs, count, waits, nearest }
+    }
+}
+
+/// The way of a batch, which `passes` through a transfer cache even if the lock is free.
+fn route(transfers: &Transfers, passes: bool) -> Route {
+    match (passes, transfers.waits) {
+        (true, _) => Route::ByTransfer,
+        (false, true) => Route::Wait,
+        (false, false) => Route::IfFree,
     }
 }
 

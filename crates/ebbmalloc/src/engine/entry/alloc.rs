@@ -1,13 +1,14 @@
 //! Allocates blocks: plain, cleared, and aligned.
 
 use core::ptr;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicIsize, Ordering};
 
 use crate::backend::page_heap::Granted;
 use crate::engine::Engine;
-use crate::engine::start::Caller;
-use crate::frontend::rseq;
-use crate::options::PROFILING;
+use crate::frontend::owned_stack::OwnedStack;
+use crate::frontend::per_thread::Ready;
+use crate::frontend::rseq::{self, PerCpuBase};
+use crate::options::{PROFILING, Settings};
 use crate::platform::os::Os;
 use crate::size_class::{MIN_ALIGN, SizeClass, UNIT};
 use crate::telemetry::profile::gate::FAST;
@@ -17,159 +18,195 @@ impl<O: Os> Engine<O> {
     /// memory is short, after `OsProcess::out_of_memory`, which sets `errno`.
     #[inline(always)]
     pub fn alloc(&self, size: usize) -> *mut u8 {
-        Self::alloc_for(self, size)
-    }
-
-    /// Allocates like [`Engine::alloc`], for a caller that may have settings.
-    #[inline(always)]
-    fn alloc_for(this: impl Caller<O>, size: usize) -> *mut u8 {
         match SizeClass::of(size) {
-            Some(class) => Self::alloc_small::<false>(this, size, class),
-            None => Self::alloc_large_slow(this, size, 1).0,
+            Some(class) => self.alloc_small::<false>(size, class),
+            None => self.alloc_large_slow(size, 1).0,
         }
     }
 
     /// Allocates like [`Engine::alloc`], and clears all usable bytes of the block. No standard
     /// demands that beyond `size` bytes, but most allocators do it, and programs rely on it.
-    #[inline]
-    pub fn alloc_zeroed(&self, size: usize) -> *mut u8 {
-        Self::alloc_zeroed_for(self, size)
-    }
-
     #[inline(never)]
-    fn alloc_zeroed_for(this: impl Caller<O>, size: usize) -> *mut u8 {
+    pub fn alloc_zeroed(&self, size: usize) -> *mut u8 {
         let class = SizeClass::of(size);
         let new = match class {
-            Some(class) => (Self::alloc_small::<false>(this, size, class), false),
-            None => Self::alloc_large_slow(this, size, 1),
+            Some(class) => (self.alloc_small::<false>(size, class), false),
+            None => self.alloc_large_slow(size, 1),
         };
-        let exact = this.knows_size_of(new.0);
-        this.clear_new(new, if exact { size } else { this.usable_for(size, class) })
+        let exact = self.knows_size_of(new.0);
+        self.clear_new(new, if exact { size } else { self.usable_for(size, class) })
     }
 
     /// Allocates a block of at least `size` bytes at a multiple of `align`, a power of two. Null if
     /// memory is short.
     #[inline]
     pub fn alloc_aligned(&self, size: usize, align: usize) -> *mut u8 {
-        Self::alloc_aligned_for(self, size, align)
-    }
-
-    /// Allocates like [`Engine::alloc_aligned`], for a caller that may have settings.
-    #[inline]
-    pub(crate) fn alloc_aligned_for(this: impl Caller<O>, size: usize, align: usize) -> *mut u8 {
         debug_assert!(align.is_power_of_two());
-        if align <= MIN_ALIGN {
-            Self::alloc_for(this, size)
-        } else {
-            Self::alloc_over_aligned(this, size, align)
-        }
+        if align <= MIN_ALIGN { self.alloc(size) } else { self.alloc_over_aligned(size, align) }
     }
 
     /// Out of line: few programs ask for such alignments, and all run the code around the call.
     #[inline(never)]
-    fn alloc_over_aligned(this: impl Caller<O>, size: usize, align: usize) -> *mut u8 {
+    fn alloc_over_aligned(&self, size: usize, align: usize) -> *mut u8 {
         match SizeClass::of_aligned(size, align) {
-            Some(class) => Self::alloc_small::<true>(this, size, class),
-            None => Self::alloc_large_slow(this, size, align).0,
+            Some(class) => self.alloc_small::<true>(size, class),
+            None => self.alloc_large_slow(size, align).0,
         }
     }
 
     /// Allocates like [`Engine::alloc_aligned`], and clears the first `size` bytes.
     pub fn alloc_aligned_zeroed(&self, size: usize, align: usize) -> *mut u8 {
-        Self::alloc_aligned_zeroed_for(self, size, align)
-    }
-
-    /// Allocates like [`Engine::alloc_aligned_zeroed`], for a caller that may have settings.
-    pub(crate) fn alloc_aligned_zeroed_for(
-        this: impl Caller<O>,
-        size: usize,
-        align: usize,
-    ) -> *mut u8 {
         if align <= MIN_ALIGN {
-            return Self::alloc_zeroed_for(this, size);
+            return self.alloc_zeroed(size);
         }
         let new = match SizeClass::of_aligned(size, align) {
-            Some(class) => (Self::alloc_small::<true>(this, size, class), false),
-            None => Self::alloc_large_slow(this, size, align),
+            Some(class) => (self.alloc_small::<true>(size, class), false),
+            None => self.alloc_large_slow(size, align),
         };
-        this.clear_new(new, size)
+        self.clear_new(new, size)
+    }
+
+    /// Allocates like [`Engine::alloc_aligned`], for an allocator with these settings: the first
+    /// call sets the engine up with them.
+    #[inline(always)]
+    pub fn alloc_with(&self, settings: &Settings, size: usize, align: usize) -> *mut u8 {
+        match SizeClass::of(size) {
+            Some(class) if align <= MIN_ALIGN => match self.pop_hot(class) {
+                Some(block) => block,
+                None => self.alloc_small_with(settings, size, class),
+            },
+            _ => self.alloc_rare_with(settings, size, align),
+        }
+    }
+
+    /// As [`Engine::alloc_with`], where the hot path found no block.
+    #[inline(never)]
+    fn alloc_small_with(&self, settings: &Settings, size: usize, class: SizeClass) -> *mut u8 {
+        match self.is_ready() {
+            true => self.alloc_small_by_thread::<false>(size, class),
+            false => self.alloc_first(settings, size, 1),
+        }
+    }
+
+    /// As [`Engine::alloc_with`], for a large or over-aligned block.
+    #[inline(never)]
+    fn alloc_rare_with(&self, settings: &Settings, size: usize, align: usize) -> *mut u8 {
+        match self.is_ready() {
+            true => self.alloc_aligned(size, align),
+            false => self.alloc_first(settings, size, align),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn alloc_first(&self, settings: &Settings, size: usize, align: usize) -> *mut u8 {
+        if self.start_with(settings) {
+            return self.alloc_aligned(size, align);
+        }
+        self.refuse(size);
+        ptr::null_mut()
+    }
+
+    /// Allocates like [`Engine::alloc_aligned_zeroed`], with settings as [`Engine::alloc_with`].
+    pub fn alloc_zeroed_with(&self, settings: &Settings, size: usize, align: usize) -> *mut u8 {
+        if self.is_ready() || self.start_with(settings) {
+            return self.alloc_aligned_zeroed(size, align);
+        }
+        self.refuse(size);
+        ptr::null_mut()
     }
 
     /// Allocates a block of a size class. `ALIGNED`: the request may have an alignment above
     /// [`MIN_ALIGN`].
     #[inline(always)]
-    fn alloc_small<const ALIGNED: bool>(
-        this: impl Caller<O>,
-        size: usize,
-        class: SizeClass,
-    ) -> *mut u8 {
-        if let Some(base) = this.base_if_open(&this.hot_area) {
-            // SAFETY: set-up writes the base before it publishes `hot_area`.
-            let block = unsafe { rseq::pop(base, class) };
-            if !block.is_null() {
-                return block;
-            }
+    fn alloc_small<const ALIGNED: bool>(&self, size: usize, class: SizeClass) -> *mut u8 {
+        match self.pop_hot(class) {
+            Some(block) => block,
+            None => self.alloc_small_by_thread::<ALIGNED>(size, class),
         }
-        Self::alloc_small_by_thread::<ALIGNED>(this, size, class)
+    }
+
+    /// Pops a block from the cache of this virtual CPU. `None` if it has no such block, or the hot
+    /// path is closed.
+    #[inline(always)]
+    fn pop_hot(&self, class: SizeClass) -> Option<*mut u8> {
+        let base = self.base_if_open(&self.hot_area)?;
+        // SAFETY: set-up writes the base before it publishes `hot_area`.
+        let block = unsafe { rseq::pop(base, class) };
+        (!block.is_null()).then_some(block)
+    }
+
+    /// Where the hot path finds caches; `None` where every operation takes the slow path.
+    #[inline(always)]
+    pub(super) fn base_if_open(&self, area: &AtomicIsize) -> Option<PerCpuBase> {
+        let area = area.load(Ordering::Acquire);
+        if area == 0 {
+            return None;
+        }
+        // `hot_area` and `hot_sized_area` have the same value wherever they are not 0.
+        Some(PerCpuBase { area, ..self.base_to_free() })
+    }
+
+    /// Where the hot path finds the cache of its virtual CPU; [`PerCpuBase::UNSET`] outside of
+    /// percpu mode, and while the engine counts operations. Only frees need no other test.
+    #[inline(always)]
+    pub(super) fn base_to_free(&self) -> PerCpuBase {
+        // SAFETY: callers have a small block or have seen `hot_area`. Both exist only after set-up
+        // has written `hot_base`.
+        unsafe { *self.hot_base.get() }
     }
 
     /// Allocates from the thread's own cache, where there are no restartable sequences or they
     /// found no block. Out of line, to keep the code with the sequences short.
     #[inline(never)]
-    fn alloc_small_by_thread<const ALIGNED: bool>(
-        this: impl Caller<O>,
-        size: usize,
-        class: SizeClass,
-    ) -> *mut u8 {
+    fn alloc_small_by_thread<const ALIGNED: bool>(&self, size: usize, class: SizeClass) -> *mut u8 {
         if PROFILING {
             // Nested: otherwise builds without profiles have the function, for its sequences.
-            let gate = this.profile.gate();
+            let gate = self.profile.gate();
             if gate != 0 {
-                return Self::alloc_small_counted::<ALIGNED>(this, size, class, gate);
+                return self.alloc_small_counted::<ALIGNED>(size, class, gate);
             }
         }
-        Self::alloc_small_own::<ALIGNED>(this, size, class)
+        self.alloc_small_own::<ALIGNED>(size, class)
     }
 
     /// Allocates from the thread's own cache, else by the slow path.
     #[inline(always)]
-    fn alloc_small_own<const ALIGNED: bool>(
-        this: impl Caller<O>,
-        size: usize,
-        class: SizeClass,
-    ) -> *mut u8 {
-        let block = this.pop_own(class);
-        if !block.is_null() {
-            return block;
+    fn alloc_small_own<const ALIGNED: bool>(&self, size: usize, class: SizeClass) -> *mut u8 {
+        if let Some(cache) = Ready::hot(self.os.thread_words()) {
+            let block = cache.with(class, OwnedStack::pop);
+            if !block.is_null() {
+                return block;
+            }
         }
-        Self::alloc_small_slow::<ALIGNED>(this, size, class)
+        self.alloc_small_slow::<ALIGNED>(size, class)
     }
 
     /// Allocates a block while a profile counts allocations. `gate` is what the caller saw. It
     /// calls other functions only as its last step, so it need not save registers.
     #[inline(never)]
     fn alloc_small_counted<const ALIGNED: bool>(
-        this: impl Caller<O>,
+        &self,
         size: usize,
         class: SizeClass,
         gate: u32,
     ) -> *mut u8 {
         let is_fast = gate & FAST != 0;
         // Blocks of heaps are counted where heaps allocate.
-        if !is_fast && this.all_in_heaps() {
-            return Self::alloc_small_slow::<ALIGNED>(this, size, class);
+        if !is_fast && self.all_in_heaps() {
+            return self.alloc_small_slow::<ALIGNED>(size, class);
         }
-        if !this.is_counted(gate, size) {
-            return Self::alloc_small_uncounted::<ALIGNED>(this, size, class, gate);
+        if !self.is_counted(gate, size) {
+            return self.alloc_small_uncounted::<ALIGNED>(size, class, gate);
         }
         if is_fast {
             // SAFETY: the gate is fast only in percpu mode, in which set-up writes the base.
-            let block = unsafe { rseq::pop(this.base_to_free(), class) };
+            let block = unsafe { rseq::pop(self.base_to_free(), class) };
             if !block.is_null() {
                 return block;
             }
         }
-        Self::alloc_small_own::<ALIGNED>(this, size, class)
+        self.alloc_small_own::<ALIGNED>(size, class)
     }
 
     /// Allocates a block that was not counted, since it is to be sampled, or the thread does not
@@ -177,63 +214,59 @@ impl<O: Os> Engine<O> {
     #[cold]
     #[inline(never)]
     fn alloc_small_uncounted<const ALIGNED: bool>(
-        this: impl Caller<O>,
+        &self,
         size: usize,
         class: SizeClass,
         gate: u32,
     ) -> *mut u8 {
-        if this.is_sample_due_slow(gate, size) {
-            let block = this.alloc_profiled(size, class);
+        if self.is_sample_due_slow(gate, size) {
+            let block = self.alloc_profiled(size, class);
             if !block.is_null() {
                 return block;
             }
         }
-        Self::alloc_small_slow::<ALIGNED>(this, size, class)
+        self.alloc_small_slow::<ALIGNED>(size, class)
     }
 
     #[cold]
     #[inline(never)]
-    fn alloc_small_slow<const ALIGNED: bool>(
-        this: impl Caller<O>,
-        size: usize,
-        class: SizeClass,
-    ) -> *mut u8 {
+    fn alloc_small_slow<const ALIGNED: bool>(&self, size: usize, class: SizeClass) -> *mut u8 {
         let mut block = ptr::null_mut();
         let refill = || {
-            let (block, has_grown) = this.refill(size, class);
+            let (block, has_grown) = self.refill(size, class);
             if has_grown {
-                this.reclaim_if_due(class.span_units() as usize * UNIT, 1);
+                self.reclaim_if_due(class.span_units() as usize * UNIT, 1);
             }
             block
         };
-        if Self::ready_for(this) {
-            if this.all_in_heaps() {
+        if self.ready() {
+            if self.all_in_heaps() {
                 // Blocks of a class are aligned to the power of two in its size. The request may
                 // need that, and does not say how much of it.
                 let align = if ALIGNED { 1 << class.size().trailing_zeros() } else { 1 };
-                return this.alloc_in_default_heap(size, align).0;
+                return self.alloc_in_default_heap(size, align).0;
             }
-            if this.hot_area.load(Ordering::Relaxed) == 0 {
+            if self.hot_area.load(Ordering::Relaxed) == 0 {
                 // The hot path is closed, so it has not tried to pop.
-                if this.is_closed_in_vain() {
-                    this.restore_switch();
+                if self.is_closed_in_vain() {
+                    self.restore_switch();
                 }
-                block = this.front().pop(class);
+                block = self.front().pop(class);
             }
             if block.is_null() {
                 block = refill();
-                this.start_scavenger_if_due();
-                this.tell_pressure_if_due();
+                self.start_scavenger_if_due();
+                self.tell_pressure_if_due();
             }
             if block.is_null() {
-                this.flush_all();
+                self.flush_all();
                 block = refill();
             }
         }
         if block.is_null() {
-            this.refuse(size);
+            self.refuse(size);
         } else {
-            this.count_alloc(class.size());
+            self.count_alloc(class.size());
         }
         block
     }
@@ -242,24 +275,24 @@ impl<O: Os> Engine<O> {
     /// caches and tries again: cached blocks may keep spans that are otherwise free.
     #[cold]
     #[inline(never)]
-    fn alloc_large_slow(this: impl Caller<O>, size: usize, align: usize) -> (*mut u8, bool) {
-        if Self::ready_for(this) && this.all_in_heaps() {
-            return this.alloc_in_default_heap(size, align);
+    fn alloc_large_slow(&self, size: usize, align: usize) -> (*mut u8, bool) {
+        if self.ready() && self.all_in_heaps() {
+            return self.alloc_in_default_heap(size, align);
         }
-        this.reclaim_if_due(size, align);
-        let mut granted = this.large_run(size, align, 0);
-        if granted.is_none() && Self::ready_for(this) && this.could_hold(size, align) {
-            this.flush_all();
-            granted = this.large_run(size, align, 0);
+        self.reclaim_if_due(size, align);
+        let mut granted = self.large_run(size, align, 0);
+        if granted.is_none() && self.ready() && self.could_hold(size, align) {
+            self.flush_all();
+            granted = self.large_run(size, align, 0);
         }
         let Some(Granted { first, zeroed, .. }) = granted else {
-            this.refuse(size);
+            self.refuse(size);
             return (ptr::null_mut(), false);
         };
-        let block = this.region.address(first);
-        this.profile_alloc(block, size, 0);
-        this.start_scavenger_if_due();
-        this.tell_pressure_if_due();
+        let block = self.region.address(first);
+        self.profile_alloc(block, size, 0);
+        self.start_scavenger_if_due();
+        self.tell_pressure_if_due();
         (block, zeroed)
     }
 }

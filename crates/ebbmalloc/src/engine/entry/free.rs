@@ -5,6 +5,7 @@ use core::sync::atomic::Ordering;
 use crate::backend::units::Units;
 use crate::engine::Engine;
 use crate::engine::tuning::BURYING_BLOCKS;
+use crate::frontend::per_thread::Ready;
 use crate::frontend::rseq;
 use crate::options::PROFILING;
 use crate::platform::os::Os;
@@ -130,6 +131,13 @@ impl<O: Os> Engine<O> {
             return self.free_sized_slow(block, size, class);
         }
         self.free_small_slow(block, class);
+    }
+
+    /// Pushes a block to the thread's own cache. False if it has none, or no capacity left.
+    #[inline(always)]
+    fn push_own(&self, class: SizeClass, block: *mut u8) -> bool {
+        let cache = Ready::hot(self.os.thread_words());
+        cache.is_some_and(|cache| cache.with(class, |stack| stack.push(block)))
     }
 
     /// Frees a block of this class, by the size that the program gave, while the block may lie in

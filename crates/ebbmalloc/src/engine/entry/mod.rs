@@ -7,13 +7,7 @@ mod alloc;
 mod free;
 mod realloc;
 
-use core::ptr;
-use core::sync::atomic::{AtomicIsize, Ordering};
-
 use crate::engine::Engine;
-use crate::frontend::per_thread::Ready;
-use crate::frontend::rseq::PerCpuBase;
-use crate::frontend::slab::OwnedStack;
 use crate::platform::os::Os;
 use crate::size_class::SizeClass;
 
@@ -35,31 +29,6 @@ impl<O: Os> Engine<O> {
                 None => self.large_size(self.large_units(block, operation).0),
             },
         }
-    }
-
-    /// Where the hot path finds caches; `None` where every operation takes the slow path.
-    #[inline(always)]
-    fn base_if_open(&self, area: &AtomicIsize) -> Option<PerCpuBase> {
-        let area = area.load(Ordering::Acquire);
-        if area == 0 {
-            return None;
-        }
-        // `hot_area` and `hot_sized_area` have the same value wherever they are not 0.
-        Some(PerCpuBase { area, ..self.base_to_free() })
-    }
-
-    /// Pops a block from the thread's own cache. Null if it has none, or no such block.
-    #[inline(always)]
-    fn pop_own(&self, class: SizeClass) -> *mut u8 {
-        let cache = Ready::hot(self.os.thread_words());
-        cache.map_or(ptr::null_mut(), |cache| cache.with(class, OwnedStack::pop))
-    }
-
-    /// Pushes a block to the thread's own cache. False if it has none, or no capacity left.
-    #[inline(always)]
-    fn push_own(&self, class: SizeClass, block: *mut u8) -> bool {
-        let cache = Ready::hot(self.os.thread_words());
-        cache.is_some_and(|cache| cache.with(class, |stack| stack.push(block)))
     }
 
     #[inline(never)]

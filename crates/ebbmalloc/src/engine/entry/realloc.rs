@@ -9,6 +9,12 @@ use crate::options::PROFILING;
 use crate::platform::os::{Os, copy};
 use crate::size_class::{MIN_ALIGN, SizeClass};
 
+/// Whether a large block is aligned as a request asks. A small one is if its class is that of the
+/// size and the alignment.
+fn is_aligned(block: *mut u8, align: usize) -> bool {
+    align <= MIN_ALIGN || block.addr().is_multiple_of(align)
+}
+
 impl<O: Os> Engine<O> {
     /// Resizes a block in place; its contents stay up to the smaller size. False, and nothing
     /// happens, if the block has no room for `size` bytes, or `size` has another size class.
@@ -17,44 +23,7 @@ impl<O: Os> Engine<O> {
     /// The program does not use the bytes beyond `size` any more. `align` is that of the request
     /// for the block.
     pub unsafe fn resize(&self, block: *mut u8, size: usize, align: usize) -> bool {
-        let class = SizeClass::of_aligned(size, align);
-        if let Some(old) = self.class_at(block) {
-            // A profile counts a block that is resized as a new one, which may have to move.
-            return Some(old) == class && self.profile.gate() == 0;
-        }
-        // For large blocks: a small one is aligned if its class is that of the size and the
-        // alignment.
-        let is_aligned = align <= MIN_ALIGN || block.addr().is_multiple_of(align);
-        if let Some(found) = self.heap_block(block) {
-            if self.profile.is_heap(found.heap) {
-                return false;
-            }
-            if self.all_in_heaps() {
-                self.size_in_heap(found, "resize");
-                return false;
-            }
-            let units = self.units_of(found.first);
-            let fits = || is_aligned && Units::for_bytes(size) == Units::new(units);
-            let resized = class == found.class && (class.is_some() || fits());
-            if resized {
-                let taken = self.profile_free(block);
-                self.profile_resized(taken, block, block, size, found.heap);
-            }
-            return resized;
-        }
-        if self.is_sampled(block) {
-            self.size_sampled(block, "resize");
-            return false;
-        }
-        let (first, units) = self.large_units(block, "resize");
-        let taken = self.profile_free(block);
-        let resized = class.is_none() && is_aligned && self.resize_large(first, units, size);
-        let resized_block = if resized { block } else { ptr::null_mut() };
-        self.profile_resized(taken, block, resized_block, size, 0);
-        if resized {
-            self.notify_scavenger();
-        }
-        resized
+        !self.resize_or_move(block, size, align, false).is_null()
     }
 
     /// Resizes a block without copying: in place, or by moving its pages. Null, and nothing
@@ -63,18 +32,42 @@ impl<O: Os> Engine<O> {
     /// # Safety
     /// As for [`Engine::resize`]; if the block has moved, the program does not use its old address.
     pub unsafe fn remap(&self, block: *mut u8, size: usize, align: usize) -> *mut u8 {
-        // SAFETY: the caller guarantees what `resize` demands.
-        if unsafe { self.resize(block, size, align) } {
-            return block;
+        self.resize_or_move(block, size, align, true)
+    }
+
+    fn resize_or_move(&self, block: *mut u8, size: usize, align: usize, may_move: bool) -> *mut u8 {
+        let block_if = |resized: bool| if resized { block } else { ptr::null_mut() };
+        let class = SizeClass::of_aligned(size, align);
+        if let Some(old) = self.class_at(block) {
+            // A profile counts a block that is resized as a new one, which may have to move.
+            return block_if(Some(old) == class && self.profile.gate() == 0);
         }
-        let small = self.class_at(block).is_some() || SizeClass::of_aligned(size, align).is_some();
-        if small || self.heap_block(block).is_some() || self.is_sampled(block) {
+        if let Some(found) = self.heap_block(block) {
+            if self.profile.is_heap(found.heap) {
+                return ptr::null_mut();
+            }
+            if self.all_in_heaps() {
+                self.size_in_heap(found, "resize");
+                return ptr::null_mut();
+            }
+            let units = self.units_of(found.first);
+            let fits = || is_aligned(block, align) && Units::for_bytes(size) == Units::new(units);
+            let resized = class == found.class && (class.is_some() || fits());
+            if resized {
+                let taken = self.profile_free(block);
+                self.profile_resized(taken, block, block, size, found.heap);
+            }
+            return block_if(resized);
+        }
+        if self.is_sampled(block) {
+            self.size_sampled(block, "resize");
             return ptr::null_mut();
         }
-        let taken = self.profile_free(block);
-        let moved = self.move_large(self.large_units(block, "remap"), size, align);
-        self.profile_resized(taken, block, moved, size, 0);
-        moved
+        let run = self.large_units(block, "resize");
+        if class.is_some() {
+            return ptr::null_mut();
+        }
+        self.resize_or_move_large(block, run, size, align, may_move)
     }
 
     /// Resizes a block, in place where that is possible; its contents stay up to the smaller size.
@@ -98,15 +91,15 @@ impl<O: Os> Engine<O> {
                         return self.realloc_in_heap(found, size, align, "realloc");
                     },
                     None => {
-                        let (first, units) = self.large_units(block, "realloc");
-                        let aligned = class.is_none() && block.addr().is_multiple_of(align);
-                        if aligned {
-                            let new = self.realloc_large(block, (first, units), size, align);
+                        let run = self.large_units(block, "realloc");
+                        if class.is_none() && is_aligned(block, align) {
+                            let new = self.resize_or_move_large(block, run, size, align, true);
+                            self.tell_pressure_if_due();
                             if !new.is_null() {
                                 return new;
                             }
                         }
-                        self.large_size(first)
+                        self.large_size(run.0)
                     }
                 }
             }
@@ -123,24 +116,25 @@ impl<O: Os> Engine<O> {
         new
     }
 
-    /// Resizes a large block without copying. Null if that is not possible.
-    fn realloc_large(
+    /// Resizes a large block to another large size, without copying. Null if that is not possible.
+    fn resize_or_move_large(
         &self,
         block: *mut u8,
         (first, units): (UnitIndex, u32),
         size: usize,
         align: usize,
+        may_move: bool,
     ) -> *mut u8 {
         let taken = self.profile_free(block);
-        let new = match self.resize_large(first, units, size) {
-            true => {
-                self.notify_scavenger();
-                block
-            }
-            false => self.move_large((first, units), size, align),
+        let new = if is_aligned(block, align) && self.resize_large(first, units, size) {
+            self.notify_scavenger();
+            block
+        } else if may_move {
+            self.move_large((first, units), size, align)
+        } else {
+            ptr::null_mut()
         };
         self.profile_resized(taken, block, new, size, 0);
-        self.tell_pressure_if_due();
         new
     }
 

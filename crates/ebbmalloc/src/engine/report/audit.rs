@@ -4,7 +4,7 @@
 //! It checks these invariants:
 //!
 //! - runs tile the units up to the frontier, and the trees hold the free ones
-//!   (`page_heap/runs.rs`);
+//!   (`page_heap/alloc.rs`);
 //! - the page map and the run's record agree on the use of each unit;
 //! - a span's counts agree with its bitmap, and no block in use lies in a hole;
 //! - the lists of a class hold the spans with free blocks;
@@ -21,7 +21,8 @@ use crate::backend::units::Units;
 use crate::central::CentralCounts;
 use crate::central::heap_record::HeapRecord;
 use crate::engine::Engine;
-use crate::frontend::slab::{OwnedStack, Slab};
+use crate::frontend::owned_stack::OwnedStack;
+use crate::frontend::slab::Slab;
 use crate::platform::os::Os;
 use crate::safety::check_table::BlockState;
 use crate::size_class::{CLASSES, SizeClass, UNIT};
@@ -36,8 +37,6 @@ struct Found {
     heap_units: usize,
     large_blocks: usize,
     large_units: usize,
-    /// Units lost because the kernel refused to remove a guard in them.
-    lost_units: usize,
 }
 
 impl<O: Os> Engine<O> {
@@ -72,9 +71,8 @@ impl<O: Os> Engine<O> {
         assert_eq!((found.large_blocks, found.large_units), large, "large blocks and their units");
         let pages = self.pages();
         let in_use = pages.check();
-        assert_eq!(found.lost_units, pages.guards.lost, "units that are lost");
         drop(pages);
-        let all = found.span_units + found.heap_units + found.large_units + found.lost_units;
+        let all = found.span_units + found.heap_units + found.large_units;
         assert_eq!(all, in_use, "units in use");
         self.thread_slabs.check();
         self.each_cached(|block, class| self.mark(block, Some(class)));
@@ -116,7 +114,6 @@ impl<O: Os> Engine<O> {
             heap_units: 0,
             large_blocks: 0,
             large_units: 0,
-            lost_units: 0,
         };
         let pages = self.pages();
         for (first, run) in pages.runs() {
@@ -133,10 +130,8 @@ impl<O: Os> Engine<O> {
                 units.for_each(|unit| check_unused(region, unit as UnitIndex));
                 continue;
             }
-            // In quarantine, or lost.
-            let freed =
-                self.hardening() && [MapEntry::LARGE_FREED, MapEntry::NONE].contains(&entry);
-            if !freed {
+            let quarantined = self.hardening() && entry == MapEntry::LARGE_FREED;
+            if !quarantined {
                 check_owner(region, first, run, entry);
             }
             if let Some(class) = entry.class() {
@@ -180,11 +175,10 @@ impl<O: Os> Engine<O> {
                     found.large_blocks += 1;
                     found.large_units += run.units as usize;
                 }
-                MapEntry::LARGE_FREED if freed => {
+                MapEntry::LARGE_FREED if quarantined => {
                     found.large_blocks += 1;
                     found.large_units += run.units as usize;
                 }
-                MapEntry::NONE if freed => found.lost_units += run.units as usize,
                 _ => panic!("unit {first} is in use for nothing: {entry:?}"),
             }
         }

@@ -8,6 +8,7 @@ use crate::backend::page_map::MapEntry;
 use crate::backend::region::RegionAddresses;
 use crate::backend::run::Run;
 use crate::backend::span::Span;
+use crate::central::ClassSpans;
 use crate::engine::Engine;
 use crate::engine::report::room::with_room;
 use crate::engine::tuning::CONCLUSION_PERCENT_MIN;
@@ -73,6 +74,13 @@ impl<O: Os> Engine<O> {
             (shown.start, shown.committed * shown.stride),
             (shown.records, shown.records_bytes(self.os.page_size())),
         ]
+    }
+
+    /// A copy of the record of the span of this class that begins at this unit, if one does. Other
+    /// threads may change the span at once.
+    pub(crate) fn copy_of_span(&self, unit: usize, class: SizeClass) -> Option<Span> {
+        let copy = |spans: &mut ClassSpans| spans.copy(&self.region, class, unit as u32);
+        self.with_spans_of(unit as u32, self.region.entry(unit), class, copy)?
     }
 }
 

@@ -208,47 +208,6 @@ pub(crate) unsafe fn push_batch(base: PerCpuBase, class: SizeClass, blocks: &[*m
     taken
 }
 
-/// Takes the newest blocks, newest first, as many as fit into `blocks`. Returns how many it took.
-/// `bottom` is the offset of the class's bottom slot.
-///
-/// # Safety
-/// `base` is set up.
-#[inline(never)]
-pub(crate) unsafe fn pop_batch(
-    base: PerCpuBase,
-    class: SizeClass,
-    bottom: u32,
-    blocks: &mut [*mut u8],
-) -> usize {
-    let taken: usize;
-    // SAFETY: as for `pop`; only this thread sees `blocks`, so a restart may store them again.
-    unsafe {
-        sequence!(base, give up by "9f";
-            "mov {taken}, xzr";
-            "ldr {header}, [{slab}, {header_at}]",
-            "2: cmp {taken}, {length}",
-            "b.eq 3f",
-            "cmp {header:w}, {bottom:w}",
-            "b.ls 3f",
-            "ldr {block}, [{slab}, {header:w}, uxtw]",
-            "str {block}, [{blocks}, {taken}, lsl #3]",
-            "sub {header}, {header}, #8",
-            "add {taken}, {taken}, #1",
-            "b 2b",
-            "3: cbz {taken}, 9f",
-            "str {header}, [{slab}, {header_at}]";
-            header_at = in(reg) header_at(class),
-            bottom = in(reg) bottom,
-            blocks = in(reg) blocks.as_mut_ptr(),
-            length = in(reg) blocks.len(),
-            header = out(reg) _,
-            block = out(reg) _,
-            taken = out(reg) taken,
-        );
-    }
-    taken
-}
-
 /// Replaces a class's header if it is `old`. Returns the header that it found; `None` if this
 /// thread has no cache. It stores also if `new == old`.
 ///

@@ -3,7 +3,7 @@
 //! lists what to run after a change.
 //!
 //! There is one file for each architecture; `none.rs` is for those without sequences. A cache is a
-//! [`Slab`]: the sequences and the plain code in `frontend/slab/` work on the same layout.
+//! [`Slab`]: the sequences and the plain code in `frontend/owned_stack.rs` work on the same layout.
 
 #[cfg_attr(
     all(target_os = "linux", target_arch = "x86_64", not(any(ebbmalloc_posix, miri, loom))),
@@ -31,12 +31,9 @@ mod arch;
 ))]
 mod tests;
 
-pub(crate) use arch::{pop, pop_batch, push, push_batch, replace_header};
+pub(crate) use arch::{pop, push, push_batch, replace_header};
 
-use core::ptr;
-
-use crate::frontend::slab::{Slab, SlabMemory};
-use crate::platform::arch::thread_pointer;
+use crate::frontend::slab::SlabMemory;
 use crate::platform::os::RseqArea;
 
 /// The offsets and addresses by which a thread finds the cache of its virtual CPU.
@@ -65,36 +62,5 @@ impl PerCpuBase {
         let count = count.min(0xffff);
         let slabs_and_count = slabs.expose_provenance() | count;
         Self { area: area.offset, id_at: area.id_at, slabs_and_count }
-    }
-
-    /// The slab of the virtual CPU that this thread ran on a moment ago. `None` if that has none,
-    /// or if the thread is not registered.
-    ///
-    /// # Safety
-    /// The base is set up.
-    #[inline]
-    pub unsafe fn slab(self) -> Option<Slab> {
-        // SAFETY: the base is set up.
-        let number = unsafe { self.number() }?;
-        let count = self.slabs_and_count & 0xffff;
-        let first = ptr::with_exposed_provenance_mut::<SlabMemory>(self.slabs_and_count - count);
-        // SAFETY: there are `count` slabs, and they live as long as the engine.
-        Some(unsafe { Slab::new(first.add(number)) })
-    }
-
-    /// The number of the thread's cache at this moment; `None` if it has none.
-    ///
-    /// # Safety
-    /// The base is set up.
-    #[inline]
-    pub unsafe fn number(self) -> Option<usize> {
-        let thread = ptr::with_exposed_provenance::<u32>(thread_pointer());
-        let field = |at| thread.wrapping_byte_offset(at);
-        // SAFETY: the fields lie in this thread's area. The kernel may change them at any time.
-        let [cpu_id, id] = unsafe {
-            [self.area + RseqArea::CPU_ID, self.id_at].map(|at| field(at).read_volatile())
-        };
-        let count = self.slabs_and_count & 0xffff;
-        (cpu_id as i32 >= 0 && (id as usize) < count).then_some(id as usize)
     }
 }

@@ -17,10 +17,6 @@ pub(crate) unsafe fn push_batch(_: PerCpuBase, _: SizeClass, _: &[*mut u8]) -> u
     0
 }
 
-pub(crate) unsafe fn pop_batch(_: PerCpuBase, _: SizeClass, _: u32, _: &mut [*mut u8]) -> usize {
-    0
-}
-
 pub(crate) unsafe fn replace_header(
     _: PerCpuBase,
     _: SizeClass,

@@ -214,50 +214,6 @@ pub(crate) unsafe fn push_batch(base: PerCpuBase, class: SizeClass, blocks: &[*m
     taken
 }
 
-/// Takes the newest blocks, newest first, as many as fit into `blocks`. Returns how many it took.
-/// `bottom` is the offset of the class's bottom slot.
-///
-/// # Safety
-/// `base` is set up.
-#[inline(never)]
-pub(crate) unsafe fn pop_batch(
-    base: PerCpuBase,
-    class: SizeClass,
-    bottom: u32,
-    blocks: &mut [*mut u8],
-) -> usize {
-    let taken: usize;
-    // SAFETY: as for `pop`; only this thread sees `blocks`, so a restart may store them again.
-    unsafe {
-        sequence!(base, give up by "9f";
-            "xor {taken:e}, {taken:e}";
-            "mov {header}, qword ptr [rcx + {class}*8 + {headers}]",
-            "2: cmp {taken}, {length}",
-            "je 3f",
-            "cmp {header:e}, {bottom:e}",
-            "jbe 3f",
-            "mov {block:e}, {header:e}",
-            "mov {block}, qword ptr [rcx + {block}]",
-            "mov qword ptr [{blocks} + {taken}*8], {block}",
-            "sub {header}, 8",
-            "inc {taken}",
-            "jmp 2b",
-            "3: test {taken}, {taken}",
-            "je 9f",
-            "mov qword ptr [rcx + {class}*8 + {headers}], {header}";
-            class = in(reg) class.index(),
-            headers = const HEADERS_AT,
-            bottom = in(reg) bottom,
-            blocks = in(reg) blocks.as_mut_ptr(),
-            length = in(reg) blocks.len(),
-            header = out(reg) _,
-            block = out(reg) _,
-            taken = out(reg) taken,
-        );
-    }
-    taken
-}
-
 /// Replaces a class's header if it is `old`. Returns the header that it found; `None` if this
 /// thread has no cache. It stores also if `new == old`.
 ///

@@ -17,7 +17,7 @@ use crate::engine::heap_blocks::AllocError;
 use crate::engine::large::Moved;
 use crate::engine::lookup::HeapBlock;
 use crate::engine::tuning::{HARDENED_PURGE_BYTES_MIN, MOVED_BLOCK_UNITS};
-use crate::platform::os::{Os, Refusal};
+use crate::platform::os::Os;
 use crate::safety::seal::{check_fill, fill};
 use crate::size_class::UNIT;
 
@@ -195,15 +195,8 @@ impl<O: Os> Engine<O> {
             if guarded && decommitted {
                 pages.record_mapping(first..first + units, false);
             }
-            let run = (first, units);
-            if guarded
-                && let Err(refusal) =
-                    pages.guards.remove(&self.region, &self.os, run, accessible_bytes, decommitted)
-            {
-                return match refusal {
-                    Refusal::Addresses => pages.lose(first, units),
-                    Refusal::Memory => self.region.set_entry(first, MapEntry::NONE),
-                };
+            if guarded && !pages.unguard((first, units), accessible_bytes, decommitted) {
+                return;
             }
             match decommitted || self.os.purge(block, bytes) {
                 true => {

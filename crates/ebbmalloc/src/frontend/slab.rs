@@ -1,16 +1,38 @@
-//! The layout of a slab: its head, the headers of its stacks, their positions and capacities.
+//! A cache, of a virtual CPU, a thread, a shared slot, or a transfer cache: a stack of free blocks
+//! for each size class.
+//!
+//! A cache is a [`Slab`] of fixed layout, so that both the restartable sequences (`frontend/rseq/`)
+//! and plain code (`owned_stack.rs`) can work on it. All zero bytes are a valid cache: its stacks
+//! look empty to a pop and full to a push, and both lead to the slow path, which sets the stack up.
+//!
+//! Each class has three *extents* in a slab, ranges of slots in which its stack may lie. The
+//! smallest, for 4 blocks, lies beside the headers, so that the cache of an idle thread takes a
+//! page or two. The next is for 32 blocks, and the last is the full one. Stacks of virtual CPUs lie
+//! in the full extent from the start; a thread's stack begins in the smallest and moves as it
+//! grows.
+//!
+//! The *miss history* of a slab detects streaks, in which a stack misses the same way again and
+//! again. If a thread frees and allocates by turns, its stacks are best half full, which serves
+//! both. If it only allocates for a while, or only frees, half of the stack would stay unused, and
+//! the number of batches costs time. So a refill in a streak fills the whole stack, and a flush in
+//! a streak empties it (`engine/caches/miss.rs`; decisions/0007).
 
 use core::mem::offset_of;
+use core::ptr::NonNull;
+// Not `sync`'s, which loom may replace: slabs lie in raw memory.
+use core::sync::atomic::{AtomicPtr, AtomicU32};
 
-use crate::frontend::miss_history::History;
 use crate::frontend::tuning::{
-    FULL_THREADS_MAX, LATE_BLOCK_BYTES, LATE_MISSES, MARKS, MIDDLE_EXTENT_BLOCKS, SLAB_GAP_BYTES,
-    SMALLEST_EXTENT_BLOCKS, STACK_BLOCKS_MAX, STACK_BLOCKS_MIN, STACK_BYTES_MAX,
+    FLOW_MISSES, FULL_THREADS_MAX, LATE_BLOCK_BYTES, LATE_MISSES, MARKS, MIDDLE_EXTENT_BLOCKS,
+    SLAB_GAP_BYTES, SMALLEST_EXTENT_BLOCKS, STACK_BLOCKS_MAX, STACK_BLOCKS_MIN, STACK_BYTES_MAX,
     STACK_STEP_BLOCKS_MAX, STACK_STEP_BLOCKS_MIN, STACK_STEP_BYTES, THREAD_STACK_BLOCKS_MIN,
     THREAD_STACK_BYTES_MAX, THREAD_STACK_BYTES_MIN, TINY_STACK_BLOCKS_MAX, TINY_STACK_BYTES_MAX,
 };
-use crate::platform::sync::Lock;
+use crate::platform::sync::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Lock, Ordering};
 use crate::size_class::{CLASSES, SizeClass};
+
+#[cfg(test)]
+mod tests;
 
 /// log2 of the distance between two slabs, in bytes.
 pub(crate) const SLAB_SHIFT: u32 = 18;
@@ -19,9 +41,9 @@ pub(crate) const SLAB_SHIFT: u32 = 18;
 /// headers, so an operation needs one TLB entry less (decisions/0002). Caches of threads have their
 /// small extents there.
 pub(crate) const MARKS_AT: usize = 1024;
-/// Offset of the digests, of 32 bits by class index: see [`Digests`](super::Digests). Only slabs
-/// that have marks have digests.
-pub(super) const DIGESTS_AT: usize = MARKS_AT + MARKS * size_of::<u32>();
+/// Offset of the digests, of 32 bits by class index: see [`Digests`]. Only slabs that have marks
+/// have digests.
+const DIGESTS_AT: usize = MARKS_AT + MARKS * size_of::<u32>();
 const DIGESTS_END: usize = DIGESTS_AT + CLASSES * size_of::<u32>();
 /// Multiplier of an address's lower half: the upper bits of the product are the number of its mark.
 /// Chosen so that nearly 200 neighbours have different marks, whatever their class.
@@ -31,19 +53,209 @@ pub(crate) const MARK_SHIFT: u32 = 32 - MARKS.ilog2();
 
 /// The head of a slab; the stacks' slots follow.
 #[repr(C)]
-pub(super) struct SlabStart {
+struct SlabStart {
     /// Stays null: the top of a stack that was never set up.
     zero: u64,
     /// Held by the thread that works on the slab, for slabs that are locked: those that threads
     /// share in thread mode and slot mode, and transfer caches.
-    pub(super) lock: Lock<()>,
+    lock: Lock<()>,
     /// Bits of a [`Header`] for each class.
     headers: [u64; CLASSES],
-    pub(super) history: History,
+    history: History,
 }
 
 /// Offset of the headers from the start of a slab, by class index.
 pub(crate) const HEADERS_AT: usize = offset_of!(SlabStart, headers);
+
+/// The number of a block's mark.
+#[inline(always)]
+pub(crate) fn mark_of(block: *mut u8) -> usize {
+    ((block.addr() as u32).wrapping_mul(MARK_MULTIPLIER) >> MARK_SHIFT) as usize
+}
+
+/// Offset of a block's mark from the start of a slab.
+#[inline(always)]
+pub(crate) fn mark_at(block: *mut u8) -> usize {
+    MARKS_AT + mark_of(block) * size_of::<u32>()
+}
+
+/// The memory of a cache.
+#[repr(C, align(4096))]
+pub struct SlabMemory {
+    start: SlabStart,
+    slots: [u8; (1 << SLAB_SHIFT) - size_of::<SlabStart>()],
+}
+
+/// A cache, which lives as long as the engine.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Slab(NonNull<SlabMemory>);
+
+impl Slab {
+    /// # Safety
+    /// A slab lies there, and lives as long as the value and all that its methods return.
+    #[inline(always)]
+    pub unsafe fn new(memory: *mut SlabMemory) -> Self {
+        // SAFETY: the caller guarantees that a slab lies there.
+        Self(unsafe { NonNull::new_unchecked(memory) })
+    }
+
+    #[inline(always)]
+    pub fn address(self) -> *mut u8 {
+        self.0.as_ptr().cast()
+    }
+
+    /// The header of the class's stack, as bits. Only the owner, a drainer, and a thread that
+    /// reopens a closed stack write it. Statistics read it at any time.
+    #[inline(always)]
+    pub(super) fn header_word<'a>(self, class: SizeClass) -> &'a AtomicU64 {
+        self.word(HEADERS_AT + class.index() * size_of::<Header>())
+    }
+
+    /// The word at an offset that is the position of one.
+    #[inline(always)]
+    fn word<'a, T>(self, offset: usize) -> &'a T {
+        // SAFETY: by `new`, the slab lives long enough. The callers' offsets are those of atomics,
+        // which are only ever reached through shared references.
+        unsafe { self.0.byte_add(offset).cast().as_ref() }
+    }
+
+    /// The header of the class's stack at this moment.
+    pub fn header(self, class: SizeClass) -> Header {
+        Header::from_bits(self.header_word(class).load(Ordering::Acquire))
+    }
+
+    /// Atomically replaces the header of the class's stack by `to(header)`; false if that is
+    /// `None`.
+    pub fn change(self, class: SizeClass, to: impl Fn(Header) -> Option<Header>) -> bool {
+        let to = |bits| to(Header::from_bits(bits)).map(Header::to_bits);
+        self.header_word(class).fetch_update(Ordering::AcqRel, Ordering::Acquire, to).is_ok()
+    }
+
+    /// Opens the class's stack again with all its blocks, if it is closed and not taken.
+    ///
+    /// A closed stack that is not taken has not changed. So an operation in progress may still
+    /// store a header that it made from the one before the closing. Any thread may do this for any
+    /// slab.
+    pub fn reopen(self, class: SizeClass) {
+        self.change(class, |header| header.reopened(class));
+    }
+
+    pub fn lock<'a>(self) -> &'a Lock<()> {
+        self.word(offset_of!(SlabMemory, start.lock))
+    }
+
+    /// Initializes the lock: zero bytes are no valid lock of loom's types.
+    ///
+    /// # Safety
+    /// No thread uses the slab yet.
+    #[cfg(loom)]
+    pub unsafe fn set_up_lock(self) {
+        // SAFETY: the caller guarantees that no other thread uses the slab.
+        unsafe { (&raw mut (*self.0.as_ptr()).start.lock).write(Lock::new(())) }
+    }
+
+    /// The miss history of the stacks: hints, which any thread may read and write.
+    pub fn history<'a>(self) -> &'a History {
+        self.word(offset_of!(SlabMemory, start.history))
+    }
+
+    /// The digests of a slab that has marks.
+    ///
+    /// # Safety
+    /// It has marks: it is no thread's own.
+    pub unsafe fn digests<'a>(self) -> &'a Digests {
+        self.word(DIGESTS_AT)
+    }
+
+    /// The mark of a block.
+    ///
+    /// # Safety
+    /// The slab has marks.
+    #[inline(always)]
+    pub(super) unsafe fn mark<'a>(self, block: *mut u8) -> &'a AtomicU32 {
+        self.word(mark_at(block))
+    }
+
+    /// Records that a block comes from here, though it was not in a stack. If a user of
+    /// the slab sets the same mark meanwhile, one of both records is lost. A newer block with this
+    /// mark takes it over.
+    ///
+    /// # Safety
+    /// The slab has marks.
+    pub unsafe fn mark_local(self, block: *mut u8) {
+        // SAFETY: the caller's.
+        let mark = unsafe { self.mark(block) };
+        if mark.load(Ordering::Relaxed) == 0 {
+            // A slot that never holds a block.
+            mark.store(CLOSED, Ordering::Relaxed);
+        }
+    }
+
+    /// True if a block of the caller's is certainly in the stack, which is in its full extent: the
+    /// block was freed twice. A block is found if it is the newest, or if no other block has taken
+    /// its mark over.
+    ///
+    /// Other threads may work on the slab meanwhile. But none of them puts this block into the
+    /// stack, as it is the caller's. And a slot below a top that was loaded before has held a block
+    /// of the stack's since: so if it holds this one, that is there twice.
+    ///
+    /// # Safety
+    /// The slab has marks.
+    #[inline]
+    pub unsafe fn holds(self, class: SizeClass, block: *mut u8) -> bool {
+        let top = self.header(class).top;
+        // SAFETY: the caller's.
+        let slot = unsafe { self.mark(block) }.load(Ordering::Relaxed).min(top);
+        slot > bottom_of(class) && self.in_slot(slot) == block
+    }
+
+    /// The block in the slot that a top or a mark names.
+    fn in_slot(self, slot: u32) -> *mut u8 {
+        self.word::<AtomicPtr<u8>>(slot as usize).load(Ordering::Relaxed)
+    }
+
+    /// Number of blocks of the class: exact if no thread works on the slab, else a recent value.
+    pub fn cached_blocks(self, class: SizeClass) -> usize {
+        self.header(class).len(class)
+    }
+
+    /// True if the class's stack has changed since the last call. It is hardly ever false for a
+    /// stack that has: stacks in use often hold as many blocks as before, but seldom the same one
+    /// on top.
+    pub fn has_changed(self, class: SizeClass, digests: &Digests) -> bool {
+        let header = self.header(class);
+        // The upper bits of a multiplication by 2^64 divided by the golden ratio (Knuth's hashing).
+        let bits = header.to_bits() ^ self.in_slot(header.top).addr() as u64;
+        let digest = (bits.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32;
+        digests[class.index()].swap(digest, Ordering::Relaxed) != digest
+    }
+
+    /// Capacity of all stacks beyond their first one, in bytes of blocks. The stacks lie in their
+    /// full extents. While threads work on the slab it is a recent value.
+    pub fn extra_capacity(self) -> usize {
+        self.capacity_bytes(true)
+    }
+
+    /// Capacity of all stacks, in bytes of blocks; else as [`Slab::extra_capacity`].
+    pub fn total_capacity(self) -> usize {
+        self.capacity_bytes(false)
+    }
+
+    #[inline(never)]
+    fn capacity_bytes(self, beyond_first: bool) -> usize {
+        let bytes = |class| {
+            let full = Extent::of(FULL, class);
+            let blocks = self.header(class).limit.saturating_sub(full.bottom) / 8;
+            let first = if beyond_first { full.step_blocks } else { 0 };
+            blocks.saturating_sub(first) as usize * class.size()
+        };
+        SizeClass::all().map(bytes).sum()
+    }
+}
+
+/// By class index, digests of the stacks of a slab as they were when a round last looked which of
+/// them are in use.
+pub(crate) type Digests = [AtomicU32; CLASSES];
 
 /// The top of a class's stack and the limit of the top, in bytes from the start of the slab. It is
 /// one aligned word, so that one store replaces it. `docs/rseq.md` lists the states of a stack.
@@ -195,8 +407,7 @@ const CLOSED_FROM: [usize; EXTENTS] =
 /// Offset of the slot that is the top of every closed stack. It stays null, as does the next slot,
 /// [`TAKEN`]. Both lie behind the small extents, on the page that stays resident when the slots of
 /// stacks go back to the kernel.
-pub(super) const CLOSED: u32 =
-    (size_of::<SlabStart>() + 8 * (CLASSES - 1) * (EXTENT_BLOCKS[0] + 1)) as u32;
+const CLOSED: u32 = (size_of::<SlabStart>() + 8 * (CLASSES - 1) * (EXTENT_BLOCKS[0] + 1)) as u32;
 /// Offset of the slot that is the top of every stack that a drainer has taken.
 const TAKEN: u32 = CLOSED + 8;
 /// The limit of a closed stack never lies above its top.
@@ -316,64 +527,46 @@ pub(crate) fn bottom_of(class: SizeClass) -> u32 {
     Extent::of(FULL, class).bottom
 }
 
-#[cfg(test)]
-mod tests {
+/// How a cache missed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum MissKind {
+    /// It was empty: an allocation found no block.
+    Underflow = 1,
+    /// It was full: a free found no slot for its block.
+    Overflow = 2,
+}
 
-    use super::*;
+/// The lowest bits of a streak, which count misses. The bits above are a [`MissKind`].
+const COUNT_BITS: u32 = 4;
 
-    #[test]
-    fn a_stack_that_is_closed_opens_where_it_was() {
-        for class in SizeClass::all() {
-            for index in 0..EXTENTS {
-                let Extent { bottom, max_blocks, .. } = Extent::of(index, class);
-                for cached in [0, 1, max_blocks] {
-                    let top = bottom + 8 * cached;
-                    let closed = Header { top, limit: bottom + 8 * max_blocks }.closed(class);
-                    assert!(closed.is_closed() && closed.limit <= closed.top);
-                    assert_eq!((closed.len(class), closed.capacity(class)), (cached as usize, 0));
-                    let opened = Header { top, limit: top };
-                    assert_eq!((closed.closed(class), closed.opened(class)), (closed, opened));
-                    assert_eq!(closed.reopened(class), Some(opened));
-                    let taken = closed.taken().expect("no thread has opened it");
-                    assert!(taken.is_closed() && taken.is_taken() && taken.limit <= taken.top);
-                    assert_eq!((taken.len(class), taken.capacity(class)), (cached as usize, 0));
-                    assert_eq!((taken.closed(class), taken.opened(class)), (taken, opened));
-                    assert_eq!((taken.taken(), taken.reopened(class)), (None, None));
-                    assert_eq!((opened.taken(), opened.reopened(class)), (None, None));
-                }
-                let slots = bottom..=bottom + 8 * max_blocks;
-                let apart = |top| !slots.contains(&top);
-                assert!(
-                    apart(CLOSED) && apart(TAKEN),
-                    "a slot of {class:?} is that of closed stacks"
-                );
-            }
+/// The miss history of one cache. All zero bytes are an empty history.
+///
+/// It consists of hints. Plain loads and stores may lose an update; only the sizes of batches
+/// depend on it.
+#[repr(C)]
+pub(crate) struct History {
+    /// Misses of stacks that got no more capacity.
+    pub refused: AtomicUsize,
+    /// True once a stack was set up here.
+    pub used: AtomicBool,
+    /// For each class, the kind of the last miss, and how many like it came in a row.
+    streaks: [AtomicU8; CLASSES],
+}
+
+impl History {
+    /// Records a miss. Returns how many of the same kind came before it in a row, up to
+    /// [`FLOW_MISSES`].
+    pub fn note(&self, class: SizeClass, kind: MissKind) -> u8 {
+        let streak = &self.streaks[class.index()];
+        let old = streak.load(Ordering::Relaxed);
+        let (last, count) = (old >> COUNT_BITS, old % (1 << COUNT_BITS));
+        if last != kind as u8 {
+            streak.store((kind as u8) << COUNT_BITS | 1, Ordering::Relaxed);
+            return 0;
         }
-        let new = Header::default();
-        let class = SizeClass::of(1).unwrap();
-        assert!(new.closed(class).is_closed() && new.closed(class).is_new());
-        assert_eq!(new.closed(class).opened(class), new);
-        let large = SizeClass::of(16 << 10).unwrap();
-        let waiting = new.grown(large).grown(large);
-        assert!(waiting.waits(large) && waiting.closed(large).is_closed());
-        assert_eq!(waiting.closed(large).opened(large), new);
-    }
-
-    /// It grows in steps of its first capacity, so that little capacity is unused.
-    #[test]
-    fn a_stack_grows_by_what_it_begins_with() {
-        for class in SizeClass::all().filter(|class| class.size() <= LATE_BLOCK_BYTES) {
-            let Extent { max_blocks, step_blocks, .. } = Extent::of(FULL, class);
-            let max_blocks = max_blocks as usize;
-            let mut header = Header::default();
-            for misses in 1.. {
-                header = header.grown(class);
-                assert_eq!(header.capacity(class), (misses * step_blocks as usize).min(max_blocks));
-                if header.capacity(class) == max_blocks {
-                    break;
-                }
-            }
-            assert_eq!(header.grown(class), header);
+        if count < FLOW_MISSES {
+            streak.store(old + 1, Ordering::Relaxed);
         }
+        count
     }
 }
