@@ -182,8 +182,8 @@ static SIZE: [u32; CLASSES] = {
 };
 
 /// Units that hold one block and leave at most an eighth unused. Spans of few blocks become idle
-/// sooner. Peaks were 4 % higher with eight blocks per span than with two, and with two up to a
-/// tenth higher than with one (decisions/0018).
+/// sooner. Compared with two blocks per span, peaks were 4 % higher with eight, and up to a tenth
+/// lower with one (decisions/0018).
 static SPAN_UNITS: [u8; CLASSES] = fewest_units(1, 8);
 
 /// Units that hold two blocks and leave at most a sixteenth unused: more blocks to choose from.

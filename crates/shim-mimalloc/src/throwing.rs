@@ -38,6 +38,22 @@ macro_rules! or_throw {
     }};
 }
 
+/// The block; for null, has `operator new` find memory of this size, and tries once more. If there
+/// is memory, but not for this block, no size would help, so only the new-handler is asked then.
+macro_rules! until_it_throws {
+    ($block:expr, $size:expr) => {{
+        let mut asked: usize = $size;
+        loop {
+            let block: Block = $block;
+            if !block.is_null() {
+                return block;
+            }
+            shim::ebb_free(or_throw!(core::ptr::null_mut(), asked, 1));
+            asked = usize::MAX;
+        }
+    }};
+}
+
 macro_rules! export_throwing {
     ($($(#[$meta:meta])* fn $name:ident($($arg:ident: $ty:ty),*) $body:block)+) => {$(
         $(#[$meta])*
@@ -66,33 +82,13 @@ export_throwing! {
         unsafe { mi_new_reallocn(block, 1, size) }
     }
 
-    /// Tries again, after the new-handler, until it throws.
     fn mi_new_reallocn(block: Block, count: usize, size: usize) {
         let bytes = count.saturating_mul(size);
-        unsafe {
-            loop {
-                let new = shim::realloc(block, 1, bytes);
-                if !new.is_null() {
-                    return new;
-                }
-                // It throws, or there is memory now.
-                shim::ebb_free(or_throw!(core::ptr::null_mut(), bytes, 1));
-            }
-        }
+        unsafe { until_it_throws!(shim::realloc(block, 1, bytes), bytes) }
     }
 
-    /// Tries again, after the new-handler, until it throws.
     fn mi_heap_alloc_new(heap: *mut shim::Heap, size: usize) {
-        unsafe {
-            loop {
-                let new = crate::heaps::alloc(heap, size, 1, false);
-                if !new.is_null() {
-                    return new;
-                }
-                // It throws, or there is memory now.
-                shim::ebb_free(or_throw!(core::ptr::null_mut(), size, 1));
-            }
-        }
+        unsafe { until_it_throws!(crate::heaps::alloc(heap, size, 1, false), size) }
     }
 
     fn mi_heap_alloc_new_n(heap: *mut shim::Heap, count: usize, size: usize) {

@@ -1,4 +1,4 @@
-//! Growable metadata memory outside the region, in chunks.
+//! Growable metadata memory outside the region, in chunks: for arenas, and for their hash tables.
 //!
 //! Chunks grow with the memory, to about an eighth of it, so it stays close to what the process
 //! needs. Where memory is short, a later attempt to grow may succeed.

@@ -34,6 +34,8 @@ tunables! {
     UNMAPPED_RUNS_MAX: usize = 8_192, "runs", 31;
     /// The most mappings that moved pages leave behind. Each counts against vm.max_map_count too.
     MOVED_MAPPINGS_MAX: usize = 8_192, "mappings", 6;
+    /// Refusals of the kernel after which one call purges no further runs.
+    REFUSED_PURGES_MAX: usize = 8, "runs", 3;
     /// The most guard pages where each splits a mapping. They count against vm.max_map_count.
     GUARDS_MAX: usize = 12_000, "guards", 13;
 
@@ -63,9 +65,9 @@ tunables! {
     /// With less in use, the page heap grows without reclaim.
     RECLAIM_IN_USE_UNITS_MIN: usize = mib(4), "units", 17;
     /// The page heap asks for reclaim each time that this became resident.
-    RECLAIM_SHARE: usize = 64, "of what is in use", 17;
+    RECLAIM_DIVISOR: usize = 64, "of what is in use", 17;
     /// After a reclaim, also one in vain, it asks again once this became resident.
-    RECLAIM_PAUSE_SHARE: usize = 8, "of what is in use", 17;
+    RECLAIM_PAUSE_DIVISOR: usize = 8, "of what is in use", 17;
 
     /// Purged memory that is needed again within this time was purged too early. Keeping it that
     /// long costs less than its page faults. Also the longest interval between purges, and the time

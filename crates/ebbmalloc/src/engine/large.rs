@@ -179,8 +179,8 @@ impl<O: Os> Engine<O> {
         };
         let heap = pages.heap_of(first);
         pages.note(target, size, heap);
-        // Under the lock: no round may purge behind the block while its pages move, which needs no
-        // lock.
+        // Still under the lock: pages move without it, and meanwhile no round may purge the tail
+        // behind the block.
         let entry = region.entry(first as usize);
         region.set_entry(first, MapEntry::LARGE_FREED);
         drop(pages);

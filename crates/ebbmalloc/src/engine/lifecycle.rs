@@ -83,7 +83,7 @@ impl<O: Os> Engine<O> {
             // installed.
             self.os.thread_id();
         }
-        self.profile.written_units.store(0, Ordering::Relaxed);
+        self.profile.written_bytes.store(0, Ordering::Relaxed);
         self.profile.is_writing.store(false, Ordering::Relaxed);
         self.callbacks.is_refusing.store(false, Ordering::Relaxed);
         self.scavenger.end_in_child(self.os.thread_words());

@@ -18,7 +18,7 @@ tunables! {
     /// The lowest such bound.
     CACHE_BYTES_MIN: usize = 768 << 10, "bytes", 5;
     /// Extra capacity of all caches together, between these bounds.
-    CACHE_SHARE: usize = 4, "of memory in use", 5;
+    CACHE_DIVISOR: usize = 4, "of memory in use", 5;
     /// A cache without capacity left checks its bound at one in this many misses.
     CAPACITY_CHECK_INTERVAL: usize = 64, "misses", 5;
     /// Blocks put above one from another CPU: as many as a program may take before it frees some.
@@ -42,7 +42,7 @@ tunables! {
     /// Blocks that a drain takes from a stack at once.
     DRAIN_BATCH_BLOCKS: usize = 64, "blocks", 17;
     /// Reclaim empties stacks if mostly free classes have this free.
-    RECLAIM_WORTH_SHARE: usize = 32, "of memory in use", 17;
+    RECLAIM_WORTH_DIVISOR: usize = 32, "of memory in use", 17;
     /// The most that one reclaim purges in spans. A thousand OS pages take a millisecond or two.
     RECLAIM_PURGE_BYTES_MAX: usize = 4 << 20, "bytes", 17;
 
@@ -92,8 +92,8 @@ tunables! {
     /// Sampling: blocks at which the engine looks whether its handler is still there. Rust's
     /// library replaces it while a program begins.
     WATCHED_SAMPLES: u64 = 64, "blocks", 14;
-    /// Heap profile at peaks: growth of memory in use after which a new file is written.
-    PROFILE_PEAK_SHARE: usize = 16, "of memory in use", 38;
+    /// Heap profile at peaks: growth of what the program holds after which a new file is written.
+    PROFILE_PEAK_DIVISOR: u64 = 16, "of what the program holds", 38;
     /// Heap profile near a limit: the engine asks the kernel how much is taken at most once in this
     /// time, since that reads some ten files.
     PROFILE_LIMIT_LOOK_MS: u64 = 20, "ms", 38;

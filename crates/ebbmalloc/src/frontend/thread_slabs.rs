@@ -10,7 +10,7 @@ use core::ptr;
 
 use crate::frontend::slab::{Digests, Slab, used_bytes};
 use crate::frontend::tuning::{
-    SLABS_PER_BATCH, THREAD_SLABS_ADDRESS_SHARE, THREAD_SLABS_MAX, WARM_SLABS_MAX,
+    SLABS_PER_BATCH, THREAD_SLABS_ADDRESS_DIVISOR, THREAD_SLABS_MAX, WARM_SLABS_MAX,
 };
 use crate::platform::os::{Os, ThreadWords, choose};
 use crate::platform::sync::{AtomicUsize, Guard, Lock, Ordering, const_fn};
@@ -145,7 +145,7 @@ impl ThreadSlabs {
         if slabs.start.is_null() {
             let stride = stride(page);
             let capacity =
-                (os.address_space() / THREAD_SLABS_ADDRESS_SHARE / stride).min(THREAD_SLABS_MAX);
+                (os.address_space() / THREAD_SLABS_ADDRESS_DIVISOR / stride).min(THREAD_SLABS_MAX);
             let records = records_bytes(capacity, page);
             let bytes = records + capacity * stride;
             // Commits the first page, of records.

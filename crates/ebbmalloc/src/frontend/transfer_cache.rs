@@ -57,8 +57,8 @@ impl LastRequester {
 pub(crate) struct Transfers {
     pub slabs: *mut SlabMemory,
     pub count: usize,
-    /// True if a thread that finds the lock of a class taken waits, and only batches that pass
-    /// through a transfer cache anyway go there.
+    /// Whether a thread waits where another holds the lock of a class. Otherwise it goes to a
+    /// transfer cache, also with a batch that does not always pass there.
     pub waits: bool,
     /// Selects the cache that is tried first: the number of the CPU, or else the thread's
     /// [`crate::platform::os::OsThreads::thread_token`].

@@ -58,7 +58,7 @@ tunables! {
     /// once.
     THREAD_SLABS_MAX: usize = 16 << 10, "threads", 4;
     /// The most that the slabs of threads take, where addresses are limited.
-    THREAD_SLABS_ADDRESS_SHARE: usize = 16, "of the address space", 4;
+    THREAD_SLABS_ADDRESS_DIVISOR: usize = 16, "of the address space", 4;
     /// Slabs of ended threads that keep their memory for later threads.
     WARM_SLABS_MAX: u32 = 32, "slabs", 4;
     /// Slabs of threads drained while their list is locked once. Threads that start or end wait for

@@ -266,7 +266,7 @@ impl ProfileAtChoice {
         ("|exit", "When the process exits: `ebb.PID.exit.heap`."),
         (
             "|peak",
-            "When memory in use, or free and resident, exceeds the last peak by a sixteenth: \
+            "When what the program holds, as sampled, exceeds the last peak by a sixteenth: \
              `ebb.PID.peak.heap`, which is replaced.",
         ),
         (

@@ -336,8 +336,7 @@ fn impossible_sizes_cost_nothing() {
     assert_eq!((after.cached_bytes, after.dirty_bytes), (0, 0));
 }
 
-/// Where a kernel refuses to purge locked memory, that memory is unmapped, and other free memory is
-/// purged.
+/// Where a kernel refuses to purge locked memory, other free memory is purged.
 #[test]
 fn locked_memory_keeps_no_other_memory() {
     let engine = Engine::new(FakeOs::default().cpus(1));
@@ -349,9 +348,7 @@ fn locked_memory_keeps_no_other_memory() {
         unsafe { engine.free(block) };
     }
     engine.trim();
-    let stats = engine.stats();
-    assert_eq!(stats.dirty_bytes, 0);
-    assert!(!engine.os().is_committed(blocks[0]));
+    assert_eq!(engine.stats().dirty_bytes, 8 << 20);
     // What was locked is used again.
     let again = used(&engine, 8);
     assert_eq!(again, blocks[0]);

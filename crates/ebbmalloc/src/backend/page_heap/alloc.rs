@@ -11,7 +11,8 @@ use crate::backend::retention::PageCounts;
 use crate::backend::run::{Run, RunState};
 use crate::backend::run_tree::RunTree;
 use crate::backend::tuning::{
-    CLEAN_UNITS_KEPT, HUGE_UNITS, SKIP_UNITS_MIN, SKIPS_MAX, UNMAP_UNITS_MIN, UNMAPPED_RUNS_MAX,
+    CLEAN_UNITS_KEPT, HUGE_UNITS, REFUSED_PURGES_MAX, SKIP_UNITS_MIN, SKIPS_MAX, UNMAP_UNITS_MIN,
+    UNMAPPED_RUNS_MAX,
 };
 use crate::backend::units::{UnitIndex, UnitRange, Units};
 use crate::platform::os::{Os, Refusal};
@@ -468,47 +469,52 @@ impl<O: Os> Pages<'_, O> {
         }
     }
 
-    /// Purges dirty runs, longest first, until at most `keep` units are dirty.
+    /// Purges dirty runs, longest first, until at most `keep` units are dirty. Leaves out runs that
+    /// the kernel refuses to purge, up to a number.
     #[inline(never)]
     pub fn purge(&mut self, keep: usize) {
-        while self.heap.counts.dirty > keep {
+        let mut refused = [(0, 0); REFUSED_PURGES_MAX];
+        let (mut refusals, mut refused_units) = (0, 0);
+        while self.heap.counts.dirty + refused_units > keep && refusals < REFUSED_PURGES_MAX {
             let Some((first, units)) = self.heap.dirty.longest(self.region) else {
                 break;
             };
-            let excess = (self.heap.counts.dirty - keep).min(units as usize) as u32;
+            let excess = self.heap.counts.dirty + refused_units - keep;
+            let excess = excess.min(units as usize) as u32;
             let range = self.heap.huge.part_to_purge(self.region, first..first + units, excess);
             let (start, excess) = (range.start, range.end - range.start);
             self.carve(first, range.clone());
-            let may_unmap = self.heap.counts.unmapped_runs < UNMAPPED_RUNS_MAX;
-            let has_moved = self.heap.mappings.has_moved(self.region, range.clone());
-            let (region, os) = (self.region, self.os);
-            // SAFETY: the run is free and out of the trees, so no thread uses it.
-            let unmap = || may_unmap && unsafe { region.unmap(os, start, excess) };
-            // SAFETY: the same.
-            let purge = || unsafe { os.purge(region.address(start), excess as usize * UNIT) };
             // Where pages have moved, unmap instead of purging. So the number of such mappings
-            // follows the number of live blocks. Unmap also where the kernel refuses to purge: as
-            // some kernels do if memory is locked, and all if the program unmapped a part of it.
-            let state = if has_moved && unmap() {
-                RunState::Unmapped
-            } else if purge() {
-                RunState::Clean
-            } else if unmap() {
-                RunState::Unmapped
-            } else {
-                // The kernel would refuse the rest too.
-                self.insert(start, excess, RunState::Dirty);
-                break;
-            };
+            // follows the number of live blocks.
+            // SAFETY: the run is free and out of the trees, so no thread uses it.
+            let unmapped = self.heap.counts.unmapped_runs < UNMAPPED_RUNS_MAX
+                && self.heap.mappings.has_moved(self.region, range.clone())
+                && unsafe { self.region.unmap(self.os, start, excess) };
+            // SAFETY: the run is free and out of the trees, so no thread uses it.
+            if !unmapped
+                && !unsafe { self.os.purge(self.region.address(start), excess as usize * UNIT) }
+            {
+                // Kernels before Linux 5.18 refuse it for locked memory, all where the program
+                // unmapped a part. Other runs may go, so the whole run leaves the tree until then.
+                let first = self.insert(start, excess, RunState::Dirty);
+                self.carve(first, first..first + units);
+                refused[refusals] = (first, units);
+                (refusals, refused_units) = (refusals + 1, refused_units + units as usize);
+                continue;
+            }
             self.region.purge_spans(self.os, start, excess);
             huge_pages::break_in(self.region, &mut self.heap.counts, range.clone());
             self.heap.counts.purged += excess as usize;
             self.heap.counts.purges += 1;
             self.heap.retention.refaults.count_purged(self.os.now_ms(), excess);
-            if state == RunState::Unmapped {
+            if unmapped {
                 self.record_mapping(range, false);
             }
+            let state = if unmapped { RunState::Unmapped } else { RunState::Clean };
             self.insert(start, excess, state);
+        }
+        for &(first, units) in &refused[..refusals] {
+            self.insert(first, units, RunState::Dirty);
         }
         let heap = &mut *self.heap;
         heap.retention.record_counts(&heap.counts);

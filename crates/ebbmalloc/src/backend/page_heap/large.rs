@@ -57,8 +57,8 @@ impl<O: Os> Pages<'_, O> {
 
     /// As [`Pages::alloc`], for a run that the pages of `run` will move to. Takes only memory
     /// that is not resident. Returns `None` where a resident run would do: copying into that is
-    /// faster than purging both. Until [`Pages::end_move`], only the new run counts as in use: the
-    /// limit is for pages, and those of `run` only move.
+    /// faster, since both runs would have to be purged otherwise. Until [`Pages::end_move`], only
+    /// the new run counts as in use: the limit is for pages, and those of `run` only move.
     pub fn alloc_to_move(&mut self, run: UnitRange, units: Units, align: Units) -> Option<Granted> {
         if !self.could_hold(units, align)
             || self.heap.counts.unmapped_runs >= UNMAPPED_RUNS_MAX

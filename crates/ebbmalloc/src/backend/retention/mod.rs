@@ -17,9 +17,9 @@ use crate::backend::region::Region;
 use crate::backend::retention::refaults::Refaults;
 use crate::backend::run::RunState;
 use crate::backend::tuning::{
-    AT_ONCE_DIVISOR, DECAY_DIVISOR, DIRTY_UNITS_MAX, HUGE_UNITS, PURGE_MIB_MS,
-    RECLAIM_IN_USE_UNITS_MIN, RECLAIM_PAUSE_SHARE, RECLAIM_SHARE, SLACK_DIVISOR, SMALL_UNITS,
-    SPARE_DIVISOR, USUAL_DELAY_MS,
+    AT_ONCE_DIVISOR, DECAY_DIVISOR, DIRTY_UNITS_MAX, HUGE_UNITS, PURGE_MIB_MS, RECLAIM_DIVISOR,
+    RECLAIM_IN_USE_UNITS_MIN, RECLAIM_PAUSE_DIVISOR, SLACK_DIVISOR, SMALL_UNITS, SPARE_DIVISOR,
+    USUAL_DELAY_MS,
 };
 use crate::options::DelayChoice;
 use crate::platform::os::Os;
@@ -144,14 +144,14 @@ impl Retention {
         let due = counts.in_use >= RECLAIM_IN_USE_UNITS_MIN
             && self.grown_units + units as usize >= self.reclaim_at_units;
         if due {
-            self.reclaim_at_units = self.grown_units + counts.in_use / RECLAIM_SHARE;
+            self.reclaim_at_units = self.grown_units + counts.in_use / RECLAIM_DIVISOR;
         }
         due
     }
 
     /// Postpones the next reclaim, after caches were emptied or had too little to empty.
     pub fn postpone_reclaim(&mut self, counts: &PageCounts) {
-        self.reclaim_at_units = self.grown_units + counts.in_use / RECLAIM_PAUSE_SHARE;
+        self.reclaim_at_units = self.grown_units + counts.in_use / RECLAIM_PAUSE_DIVISOR;
     }
 
     /// Records that the kernel refused memory that would have made `units` units be in use. A limit

@@ -11,7 +11,7 @@ use crate::backend::page_heap::{Memory, Pages};
 use crate::backend::span::Order;
 use crate::central::{BadBlock, Batch, ClassSpans, Route};
 use crate::engine::tuning::{
-    BATCH_BLOCKS_MAX, CACHE_BYTES_MAX, CACHE_BYTES_MIN, CACHE_SHARE, CAPACITY_CHECK_INTERVAL,
+    BATCH_BLOCKS_MAX, CACHE_BYTES_MAX, CACHE_BYTES_MIN, CACHE_DIVISOR, CAPACITY_CHECK_INTERVAL,
     MEDIUM_BATCH_BLOCKS, SMALL_BATCH_BLOCKS,
 };
 use crate::engine::{Engine, Setup};
@@ -287,7 +287,7 @@ impl<O: Os> Engine<O> {
             let in_use_bytes = self.pages.lock().counts.in_use * UNIT;
             let caches = self.caches_ever_used.load(Ordering::Relaxed).max(1);
             let max_bytes =
-                (in_use_bytes / CACHE_SHARE / caches).clamp(CACHE_BYTES_MIN, CACHE_BYTES_MAX);
+                (in_use_bytes / CACHE_DIVISOR / caches).clamp(CACHE_BYTES_MIN, CACHE_BYTES_MAX);
             // All stacks are in their full extents: the cache is no thread's own.
             if slab.extra_capacity() + added_bytes <= max_bytes {
                 return true;

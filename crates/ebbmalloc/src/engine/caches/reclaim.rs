@@ -17,11 +17,11 @@
 //! caches of other CPUs and threads stay as they are, unless a round has closed them long enough
 //! ago (`drain.rs`).
 
-use crate::backend::tuning::RECLAIM_SHARE;
+use crate::backend::tuning::RECLAIM_DIVISOR;
 use crate::backend::units::Units;
 use crate::engine::Engine;
 use crate::engine::caches::drain::DrainScope;
-use crate::engine::tuning::{RECLAIM_PURGE_BYTES_MAX, RECLAIM_WORTH_SHARE};
+use crate::engine::tuning::{RECLAIM_PURGE_BYTES_MAX, RECLAIM_WORTH_DIVISOR};
 use crate::frontend::slab::Slab;
 use crate::platform::os::Os;
 use crate::platform::sync::Ordering;
@@ -75,7 +75,7 @@ impl<O: Os> Engine<O> {
             }
         }
         let in_use_bytes = self.pages.lock().counts.in_use * UNIT;
-        let worth_bytes = needed_bytes.max(in_use_bytes / RECLAIM_WORTH_SHARE);
+        let worth_bytes = needed_bytes.max(in_use_bytes / RECLAIM_WORTH_DIVISOR);
         let mut purged_bytes = 0;
         if free_bytes > claimed_bytes && free_bytes >= needed_bytes {
             self.try_drain(DrainScope::All);
@@ -86,7 +86,7 @@ impl<O: Os> Engine<O> {
                 self.try_drain(DrainScope::Classes(chosen));
             }
             let max_bytes =
-                (in_use_bytes / RECLAIM_SHARE).max(needed_bytes).min(RECLAIM_PURGE_BYTES_MAX);
+                (in_use_bytes / RECLAIM_DIVISOR).max(needed_bytes).min(RECLAIM_PURGE_BYTES_MAX);
             for class in SizeClass::all().filter(|class| classes[class.index()].is_abandoned) {
                 let mut spans = self.centrals[class.index()].spans().lock();
                 purged_bytes += spans.purge_free_pages_up_to(

@@ -95,10 +95,10 @@ impl<O: Os> Engine<O> {
         let depth = self.os.profile_calls(&mut calls);
         let mut table = self.profile.table.lock();
         let result = work(&mut table, &calls[..depth]);
-        let left = table.distance(&self.profile.shown);
+        let (left, live_bytes) = (table.distance(&self.profile.shown), table.live_bytes);
         drop(table);
         words.profile_left.store(left, Ordering::Relaxed);
-        self.write_profile_if_due();
+        self.write_profile_if_due(live_bytes);
         result
     }
 

@@ -5,7 +5,7 @@ use core::fmt::{self, Write};
 use core::num::NonZeroUsize;
 
 use crate::engine::Engine;
-use crate::engine::tuning::{PROFILE_LIMIT_LOOK_MS, PROFILE_PEAK_SHARE};
+use crate::engine::tuning::{PROFILE_LIMIT_LOOK_MS, PROFILE_PEAK_DIVISOR};
 use crate::figures::process::ProcessName;
 use crate::options::{PROFILING, PathChoice, ProfileAtChoice, ProfileChoice};
 use crate::platform::message::Line;
@@ -84,38 +84,31 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Writes the profile if the memory in use has reached a new peak, or a limit. Called after
-    /// each sample, with no lock held.
+    /// Writes the profile if the bytes that the program holds have reached a new peak, or memory a
+    /// limit. Called after each sample, with no lock held.
     #[inline]
-    pub(crate) fn write_profile_if_due(&self) {
+    pub(crate) fn write_profile_if_due(&self, live_bytes: u64) {
         let at = self.profile_at();
         if matches!(at, ProfileAtChoice::Signal(_)) {
             // The request may have been overwritten meanwhile.
             self.write_profile_if_asked();
         }
         if matches!(at, ProfileAtChoice::Peak | ProfileAtChoice::Limit(_)) {
-            self.write_profile_if_reached(at);
+            self.write_profile_if_reached(at, live_bytes);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn write_profile_if_reached(&self, at: ProfileAtChoice) {
-        let written = &self.profile.written_units;
+    fn write_profile_if_reached(&self, at: ProfileAtChoice, live_bytes: u64) {
+        let written = &self.profile.written_bytes;
         let before = written.load(Ordering::Relaxed);
-        let (held_units, limit) = {
-            let pages = self.pages.lock();
-            (pages.counts.held(), pages.limit)
-        };
         let is_due = match at {
             ProfileAtChoice::Limit(percent) => {
-                let is_near = |limit: NonZeroUsize| {
-                    held_units as u128 * 100 >= limit.get() as u128 * percent as u128
-                };
-                before == 0 && (limit.is_some_and(is_near) || self.is_memory_taken(percent))
+                before == 0 && (self.is_near_limit(percent) || self.is_memory_taken(percent))
             }
             // A little above the last peak that was written: files take time.
-            _ => held_units > before + before / PROFILE_PEAK_SHARE,
+            _ => live_bytes > before + before / PROFILE_PEAK_DIVISOR,
         };
         if !is_due {
             return;
@@ -125,11 +118,20 @@ impl<O: Os> Engine<O> {
             return;
         }
         let order = Ordering::Relaxed;
-        if written.compare_exchange(before, held_units.max(1), order, order).is_ok() {
+        if written.compare_exchange(before, live_bytes.max(1), order, order).is_ok() {
             let name = if at == ProfileAtChoice::Peak { "peak" } else { "limit" };
             self.write_profile_of(format_args!("{name}"));
         }
         self.profile.is_writing.store(false, Ordering::Release);
+    }
+
+    /// Whether this share of `EBB_LIMIT` is resident.
+    fn is_near_limit(&self, percent: u8) -> bool {
+        let pages = self.pages.lock();
+        let held_units = pages.counts.held() as u128;
+        let is_near =
+            |limit: NonZeroUsize| held_units * 100 >= limit.get() as u128 * percent as u128;
+        pages.limit.is_some_and(is_near)
     }
 
     /// Whether this share of the memory is taken that the process may have. False if that was asked

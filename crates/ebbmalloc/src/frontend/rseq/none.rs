@@ -1,4 +1,4 @@
-//! Stubs for platforms without restartable sequences. None is ever called: `Linux::rseq` rules
+//! Stubs for platforms without restartable sequences. None is ever called: `OsThreads::rseq` rules
 //! percpu mode out there, and says why.
 
 use super::PerCpuBase;

@@ -1,4 +1,4 @@
-//! Declares the system that this build is for as a platform.
+//! Names the implementation of the contract with the operating system that this build has.
 
 use core::marker::PhantomData;
 

@@ -1,4 +1,4 @@
-//! The words that the engine keeps of each thread.
+//! The words that the engine keeps of each thread: what they are, not where they lie.
 
 use core::ptr;
 use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU16, AtomicU32, Ordering};

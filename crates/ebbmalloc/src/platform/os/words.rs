@@ -1,4 +1,4 @@
-//! Keeps words of each thread for the engine.
+//! Finds the calling thread's words ([`ThreadWords`]), in a thread-local variable.
 //!
 //! Uses neither `std` nor Rust's thread-local variables, whose access costs a call in a shared
 //! library.

@@ -16,7 +16,7 @@ use crate::backend::chunks::Chunks;
 use crate::backend::region::UnitIndex;
 use crate::platform::os::{CLibrary, Os};
 use crate::platform::sync::AtomicUsize;
-use crate::safety::tuning::STACK_CALLS_MAX;
+use crate::safety::tuning::{GONE_RECORDS_MAX, STACK_CALLS_MAX};
 use crate::telemetry::ledger::HeldBack;
 use records::Records;
 use stacks::Stacks;
@@ -124,10 +124,12 @@ impl CheckTable {
         self.records.retire_heap(&self.arena, list_word, by);
     }
 
-    /// Takes the oldest block out of quarantine, if that holds more than `max_bytes`.
+    /// Takes the oldest block out of quarantine, if that holds more than `max_bytes`, or keeps too
+    /// many records of gone blocks in the queue behind it.
     pub fn leave(&mut self, max_bytes: usize) -> Option<BlockRecord> {
-        let too_much = self.records.quarantined > max_bytes;
-        if too_much { self.records.leave(&self.arena) } else { None }
+        let records = &mut self.records;
+        let too_much = records.quarantined > max_bytes || records.gone_behind > GONE_RECORDS_MAX;
+        if too_much { records.leave(&self.arena) } else { None }
     }
 
     /// Copies the calls of a stack. Returns their number.

@@ -101,8 +101,10 @@ pub(crate) struct Records {
     oldest: Ref,
     /// The queue's last record.
     last: Ref,
-    /// Records in the queue before `oldest`.
+    /// Records in the queue before `oldest`, all of gone blocks.
     gone: usize,
+    /// Records of gone blocks from `oldest` on.
+    pub gone_behind: usize,
     /// Bytes in quarantine, by [`BlockRecord::quarantine_bytes`].
     pub quarantined: usize,
     pub held_back: HeldBack,
@@ -132,6 +134,7 @@ impl Records {
             oldest: Ref::NONE,
             last: Ref::NONE,
             gone: 0,
+            gone_behind: 0,
             quarantined: 0,
             held_back: HeldBack::NONE,
             allocated: 0,
@@ -162,7 +165,7 @@ impl Records {
         let Some(new) = self.take_unused(arena, os) else {
             return false;
         };
-        self.forget(arena, block);
+        self.forget(arena, block, size);
         let head = self.buckets.head(hash_of_address(block.addr()));
         let (number, freed, state) = (self.allocated, Event::NONE, BlockState::Live);
         self.allocated += 1;
@@ -191,15 +194,16 @@ impl Records {
         true
     }
 
-    /// Takes the record of a gone block at this address out of its bucket: a new block begins
-    /// there, and hides it. It stays in the queue.
-    fn forget(&mut self, arena: &Arena, block: *mut u8) {
+    /// Takes the record of a gone block at this address out of its bucket, where a new block begins
+    /// that is no shorter, and hides it. It stays in the queue.
+    fn forget(&mut self, arena: &Arena, block: *mut u8, size: usize) {
         let mut link = self.buckets.head(hash_of_address(block.addr()));
         // SAFETY: chains consist of records; only the holder of the table's lock uses them.
         unsafe {
             while !(*link).is_none() {
                 let record = &mut *arena.at::<BlockRecord>(*link);
-                if record.block.addr() == block.addr() && record.state == BlockState::Gone {
+                let is_hidden = record.block.addr() == block.addr() && record.size <= size;
+                if is_hidden && record.state == BlockState::Gone {
                     *link = record.chain;
                     record.block = ptr::null_mut();
                     self.buckets.count_out();
@@ -333,6 +337,7 @@ impl Records {
     pub fn retire(&mut self, arena: &Arena, retired: Ref, freed: Event, state: BlockState) {
         if state == BlockState::Gone {
             Self::unlink(arena, retired);
+            self.gone_behind += 1;
         }
         // SAFETY: both are records; only the holder of the table's lock uses them.
         unsafe {
@@ -395,6 +400,7 @@ impl Records {
         self.quarantined -= record.quarantine_bytes();
         self.held_back.count(record, false);
         record.state = BlockState::Gone;
+        self.gone_behind += 1;
     }
 
     /// Marks live blocks as reached: those that words in this memory point to, and those that
@@ -459,6 +465,7 @@ impl Records {
                 break;
             }
             self.oldest = record.next;
+            self.gone_behind -= 1;
             self.gone += 1;
             if self.gone > GONE_RECORDS_MAX {
                 self.drop_first(arena);

@@ -34,8 +34,9 @@ pub(crate) struct Profile {
     pub files: AtomicUsize,
     /// Whether the last file could not be written: a full disk is told once, not at each peak.
     pub has_failed: AtomicBool,
-    /// Units that were in use when the last file was written, for peaks and limits.
-    pub written_units: AtomicUsize,
+    /// Bytes that the program held when the last file was written, for peaks. For limits, 1 once
+    /// one was written.
+    pub written_bytes: AtomicU64,
     /// Whether a thread writes a file of a peak or limit.
     pub is_writing: AtomicBool,
     /// When the kernel was asked last how much of the memory limit is taken.
@@ -54,7 +55,7 @@ impl Profile {
             is_file_wanted: AtomicBool::new(false),
             has_failed: AtomicBool::new(false),
             files: AtomicUsize::new(0),
-            written_units: AtomicUsize::new(0),
+            written_bytes: AtomicU64::new(0),
             is_writing: AtomicBool::new(false),
             asked_ms: AtomicU64::new(0),
         }

@@ -175,6 +175,10 @@ pub(crate) struct ProfileTable {
     /// Records that are not in use, by their chains.
     unused: Ref,
     held: usize,
+    mean_bytes: u64,
+    /// What the sampled blocks of this session stand for that the program holds, in bytes. A
+    /// quick estimate: a sample stands for the mean, or for its own size if that is more.
+    pub live_bytes: u64,
     /// The stack without calls, for blocks whose stack is not known or was not kept.
     without_calls: Ref,
 }
@@ -193,6 +197,8 @@ impl ProfileTable {
             records: Buckets::new(),
             unused: Ref::NONE,
             held: 0,
+            mean_bytes: 0,
+            live_bytes: 0,
             without_calls: Ref::NONE,
         }
     }
@@ -222,6 +228,7 @@ impl ProfileTable {
         self.stacks_memory.clear();
         self.stacks.clear();
         self.without_calls = Ref::NONE;
+        (self.mean_bytes, self.live_bytes) = (mean_bytes, 0);
         for count in [&shown.dropped_stacks, &shown.dropped_samples, &shown.sampled_blocks] {
             count.store(0, Ordering::Relaxed);
         }
@@ -280,6 +287,7 @@ impl ProfileTable {
             }
             if self.is_current(session) {
                 self.at_site(site).live.add(bytes);
+                self.live_bytes += bytes.max(self.mean_bytes);
             }
         }
         if let Some(list) = list {
@@ -325,6 +333,7 @@ impl ProfileTable {
                     self.records.count_out();
                     if self.is_current(session) {
                         self.at_site(site).live.subtract(bytes);
+                        self.live_bytes -= bytes.max(self.mean_bytes);
                     }
                     return Some(Taken { address, bytes, site, session, heap });
                 }

@@ -141,6 +141,7 @@ impl<O: Os> Engine<O> {
             table.retire(reference, by, BlockState::Gone);
             drop(table);
             self.free_at_once(block);
+            self.shrink_quarantine(CHECK_QUARANTINE_BYTES);
         }
     }
 
@@ -259,6 +260,7 @@ impl<O: Os> Engine<O> {
         self.abort_on_damage(damaged, operation);
         let by = self.event();
         self.check_table.lock().retire_heap(list, by);
+        self.shrink_quarantine(CHECK_QUARANTINE_BYTES);
     }
 
     /// Checks all blocks, in use or in quarantine. Damage stops the program.

@@ -150,7 +150,7 @@ impl<O: Os> Engine<O> {
         contents.quarantine.push_large(first, units);
     }
 
-    /// Removes a large block whose addresses cannot be used again. Its units count as lost.
+    /// Removes a large block whose addresses cannot be used again. Its units count as foreign.
     fn lose_large(&self, contents: &mut Contents, block: &HeapBlock) {
         let (first, units) = (block.first, (block.usable / UNIT) as u32);
         contents.unlink(&self.region, first);
