@@ -84,15 +84,13 @@ nodes! {
     "tcache.create" => |call| {
         // A number to pass on, which changes nothing.
         static CREATED: AtomicU32 = AtomicU32::new(0);
-        if !call.gives() && !call.has_room_for::<u32>() {
-            return libc::EINVAL;
-        }
-        call.read(CREATED.fetch_add(1, Ordering::Relaxed))
+        create(call, || Some(CREATED.fetch_add(1, Ordering::Relaxed)))
     };
     "tcache.flush" => explicit_cache;
     "tcache.destroy" => explicit_cache;
 
-    "arenas.create" => create_arena;
+    // The program cannot give functions that map its memory.
+    "arenas.create" => |call| create(call, || arenas::create().map(|arena| arena as c_uint));
     "arenas.narenas" => |call| call.read(arenas::count() as c_uint);
     "arenas.quantum" => |call| call.read(shim::MIN_ALIGN);
     "arenas.page" => |call| call.read(page_size());
@@ -291,16 +289,16 @@ fn flush_cache(call: &Call) -> c_int {
     call.run(|| if shim::flush_cache() { 0 } else { libc::EPERM })
 }
 
-/// Creates an arena. The program cannot give functions that map its memory.
-fn create_arena(call: &Call) -> c_int {
+/// Creates what has a number, and returns that. Creates nothing if the program cannot get it.
+fn create(call: &Call, work: impl FnOnce() -> Option<c_uint>) -> c_int {
     if call.gives() {
         return libc::EPERM;
     }
     if !call.has_room_for::<c_uint>() {
         return libc::EINVAL;
     }
-    match arenas::create() {
-        Some(arena) => call.give(arena as c_uint),
+    match work() {
+        Some(number) => call.give(number),
         None => libc::EAGAIN,
     }
 }
