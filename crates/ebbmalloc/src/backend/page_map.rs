@@ -17,6 +17,8 @@ impl MapEntry {
     pub const HEAP: Self = Self(0x7d);
     /// A run begins here that was given up to foreign mappings for good.
     pub const OTHERS: Self = Self(0x7c);
+    /// Set where OS pages of the unit are handed out one by one: see `page_heap/medium.rs`.
+    const PAGED: u32 = 0x100;
     /// Set where the memory belongs to a heap. Such a code is no class index, so the hot paths need
     /// not know about heaps.
     const OF_HEAP: u32 = 0x80;
@@ -35,6 +37,47 @@ impl MapEntry {
     /// `first` are enough, since spans are shorter than 2^16 units.
     pub const fn small(class: SizeClass, first: u32) -> Self {
         Self(class.index() as u32 | first << UNIT_SHIFT)
+    }
+
+    /// The entry of a paged unit, in which a medium block begins at this page.
+    pub const fn medium(page: u32) -> Self {
+        Self(Self::LARGE.0 | Self::PAGED | page << UNIT_SHIFT)
+    }
+
+    /// The entry after the large or medium block that began here was freed.
+    pub const fn freed(self) -> Self {
+        Self(self.0 & !0xff | Self::LARGE_FREED.0)
+    }
+
+    /// This entry with the mark of a paged unit, or without it.
+    pub const fn with_paged(self, paged: bool) -> Self {
+        Self(if paged { self.0 | Self::PAGED } else { self.0 & !Self::PAGED })
+    }
+
+    /// Whether the unit is paged: it holds pages of medium blocks.
+    pub const fn is_paged(self) -> bool {
+        self.0 & Self::PAGED != 0
+    }
+
+    /// Whether a medium block begins in the unit.
+    pub const fn is_medium(self) -> bool {
+        self.is_paged() && self.code() == Self::LARGE.code()
+    }
+
+    /// Whether a large or medium block, of a heap or of none, begins in the unit.
+    pub const fn is_large(self) -> bool {
+        self.of_anyone().code() == Self::LARGE.code()
+    }
+
+    /// Whether such a block of no heap began in the unit, and was freed.
+    pub const fn is_large_freed(self) -> bool {
+        self.code() == Self::LARGE_FREED.code()
+    }
+
+    /// Where in the unit the large or medium block begins or began, in bytes. `page`: those of an OS
+    /// page.
+    pub const fn begin(self, page: usize) -> usize {
+        (self.0 >> UNIT_SHIFT) as usize * page
     }
 
     /// This entry with the mark that the memory belongs to a heap.

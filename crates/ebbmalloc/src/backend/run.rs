@@ -8,13 +8,14 @@
 pub struct Run {
     pub(crate) state: RunState,
     pub(crate) flags: UnitFlags,
-    /// The upper 16 of the 48 bits of a large block's requested size in bytes.
+    /// The upper 16 of the 48 bits of a large block's requested size in bytes. Of a paged unit: its
+    /// OS pages in use, a bit each.
     pub(crate) asked_high: u16,
     /// Units in the run. Valid in the first and the last record of a run.
     pub(crate) units: u32,
     /// Of a free run: its children in the tree of free runs, each by its first unit, 0 for none. Of
     /// a run in use: `left` has the lower bits of a large block's requested size, and `right` the
-    /// heap.
+    /// heap. Of an open unit (`page_heap/medium.rs`): the open units before and after it.
     pub(crate) left: u32,
     pub(crate) right: u32,
 }
@@ -92,13 +93,24 @@ impl Run {
         unsafe { (*record).right }
     }
 
+    /// The requested size of the medium block that begins in the unit of this record. Its owner may
+    /// call this without a lock, as for [`Run::asked_at`].
+    ///
+    /// # Safety
+    /// As for [`Run::asked_at`].
+    pub(crate) unsafe fn medium_asked_at(record: *const Self) -> usize {
+        // SAFETY: as in `asked_at`.
+        unsafe { (*record).left as usize }
+    }
+
     /// The heap that [`Run::note`] recorded; 0 before.
     pub(crate) fn heap(&self) -> u32 {
         self.right
     }
 }
 
-/// State of the tail of a large block's run: the OS pages behind the block's end.
+/// State of the tail of a large block's run: the OS pages behind the block's end. Or that of the
+/// free pages of a paged unit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u8)]
 pub(crate) enum Tail {
@@ -106,7 +118,7 @@ pub(crate) enum Tail {
     New,
     /// A round has seen the block with its current size.
     Seen,
-    /// The tail is not resident.
+    /// The tail is not resident. If the unit is paged, its free pages read as zero.
     NotResident,
 }
 
@@ -116,7 +128,7 @@ pub(crate) enum Tail {
 pub(crate) struct UnitFlags(u8);
 
 impl UnitFlags {
-    /// In the first record of a run in use: its [`Tail`].
+    /// In the first record of a run in use: its [`Tail`]. Of a paged unit: that of its free pages.
     const TAIL: u8 = 0b11;
     /// Pages moved to this unit, so it lies in a mapping of its own and not in that of the region.
     const MOVED: u8 = 1 << 2;

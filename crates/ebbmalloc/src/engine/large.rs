@@ -1,14 +1,16 @@
-//! Allocates, frees, resizes and moves large blocks: above 64 KiB, each a run of its own.
+//! Allocates, frees, resizes and moves large blocks: above 64 KiB, each a run of its own, except
+//! medium blocks, which take whole OS pages.
 
 use core::ops::Range;
 use core::ptr;
 
-use crate::backend::page_heap::Granted;
+use crate::backend::page_heap::{Granted, PageRange, is_medium};
 use crate::backend::page_map::MapEntry;
 use crate::backend::region::UnitIndex;
-use crate::backend::run::RunState;
+use crate::backend::run::{Run, RunState, large_bytes};
 use crate::backend::units::{UnitRange, Units};
 use crate::engine::Engine;
+use crate::engine::lookup::LargeBlock;
 use crate::engine::tuning::MOVED_BLOCK_UNITS;
 use crate::platform::os::{Os, Refusal, clear, copy};
 use crate::size_class::{SMALL_MAX, UNIT};
@@ -40,9 +42,37 @@ impl<O: Os> Engine<O> {
         drop(pages);
         let entry = MapEntry::LARGE;
         self.region.set_entry(granted.first, if heap == 0 { entry } else { entry.of_heap() });
-        self.counters.add_large(units.get());
-        self.count_alloc(units.bytes());
+        self.count_large(self.counted_bytes(size, units, heap));
         Some(granted)
+    }
+
+    /// Allocates a large block of no heap; also returns whether it reads as zero.
+    pub(crate) fn large(&self, size: usize, align: usize) -> Option<(*mut u8, bool)> {
+        let page = self.os.page_size();
+        if !is_medium(size, align, page) || !self.is_ready() {
+            let Granted { first, zeroed } = self.large_run(size, align, 0)?;
+            return Some((self.region.address(first), zeroed));
+        }
+        let (block, zeroed) = self.pages().alloc_medium(size)?;
+        self.count_large(block.len() * page);
+        Some((self.address_of(&block), zeroed))
+    }
+
+    /// The address at which a medium block begins.
+    fn address_of(&self, block: &PageRange) -> *mut u8 {
+        // SAFETY: the pages lie in the committed part of the region.
+        unsafe { self.region.address(0).add(block.start * self.os.page_size()) }
+    }
+
+    /// Frees a large block of no heap.
+    pub(crate) fn free_large(&self, block: LargeBlock) {
+        match block {
+            LargeBlock::Run(first, units) => self.free_large_run(first, units),
+            LargeBlock::Medium(pages) => {
+                self.count_large_freed(pages.len() * self.os.page_size());
+                self.pages().free_medium(pages);
+            }
+        }
     }
 
     /// Bytes of this memory to write zeros to, from its beginning:
@@ -127,8 +157,7 @@ impl<O: Os> Engine<O> {
     /// block: the program may have changed its mapping, or the kernel not have copied it in a fork.
     pub(crate) fn free_large_run(&self, first: UnitIndex, units: u32) {
         self.region.set_entry(first, MapEntry::LARGE_FREED);
-        self.counters.remove_large(units);
-        self.count_free(units as usize * UNIT);
+        self.count_large_freed(self.noted_bytes(first));
         self.pages().free(first, units);
     }
 
@@ -140,6 +169,7 @@ impl<O: Os> Engine<O> {
         else {
             return false;
         };
+        let before = self.noted_bytes(first);
         let mut pages = self.pages();
         let heap = pages.heap_of(first);
         if needed < run.length() {
@@ -149,7 +179,35 @@ impl<O: Os> Engine<O> {
         }
         pages.note(first, size, heap);
         drop(pages);
-        self.count_resized(run.length(), needed);
+        self.count_large_freed(before);
+        self.count_large(self.noted_bytes(first));
+        true
+    }
+
+    /// As [`Engine::resize_large`], for a medium block. Where it becomes long enough for moves of
+    /// its pages, it becomes a run of its own.
+    #[inline(never)]
+    pub(crate) fn resize_medium(&self, block: PageRange, size: usize) -> bool {
+        let page = self.os.page_size();
+        let (first, before) = ((block.start * page / UNIT) as UnitIndex, block.len() * page);
+        let Some(units) = Units::for_bytes(size) else {
+            return false;
+        };
+        let mut pages = self.pages();
+        if units.get() < MOVED_BLOCK_UNITS {
+            if !pages.resize_medium(block, size) {
+                return false;
+            }
+        } else {
+            if !pages.extend_to_run(block, units) {
+                return false;
+            }
+            pages.note(first, size, 0);
+            self.region.set_entry(first, MapEntry::LARGE);
+        }
+        drop(pages);
+        self.count_large_freed(before);
+        self.count_large(large_bytes(size, page));
         true
     }
 
@@ -171,7 +229,7 @@ impl<O: Os> Engine<O> {
         if length.get() < MOVED_BLOCK_UNITS || needed <= length {
             return ptr::null_mut();
         }
-        let region = &self.region;
+        let (region, before) = (&self.region, self.noted_bytes(first));
         let mut pages = self.pages();
         let granted = pages.alloc_to_move(run, needed, align);
         let Some(Granted { first: target, .. }) = granted else {
@@ -206,7 +264,8 @@ impl<O: Os> Engine<O> {
         }
         region.set_entry(target, entry);
         drop(pages);
-        self.count_resized(length, needed);
+        self.count_large_freed(before);
+        self.count_large(self.noted_bytes(target));
         block
     }
 
@@ -262,21 +321,39 @@ impl<O: Os> Engine<O> {
         if unmapped { Moved::Yes } else { Moved::Stuck }
     }
 
-    fn count_resized(&self, from: Units, to: Units) {
-        self.counters.remove_large(from.get());
-        self.counters.add_large(to.get());
-        self.count_free(from.bytes());
-        self.count_alloc(to.bytes());
+    /// Bytes that a large block in a run of its own counts as: those that the program may use.
+    fn counted_bytes(&self, size: usize, units: Units, heap: UnitIndex) -> usize {
+        if heap == 0 { large_bytes(size, self.os.page_size()) } else { units.bytes() }
+    }
+
+    /// As [`Engine::counted_bytes`], for the block whose run begins here. Its owner calls this.
+    pub(crate) fn noted_bytes(&self, first: UnitIndex) -> usize {
+        let run = self.region.run(first);
+        // SAFETY: the block's run is in use, so its record is committed. Only its owner changes the
+        // size, or gives the run back.
+        let (size, heap) = unsafe { (Run::asked_at(run), Run::heap_at(run)) };
+        Units::new(self.units_of(first)).map_or(0, |units| self.counted_bytes(size, units, heap))
+    }
+
+    fn count_large(&self, bytes: usize) {
+        self.counters.add_large(bytes);
+        self.count_alloc(bytes);
+    }
+
+    pub(crate) fn count_large_freed(&self, bytes: usize) {
+        self.counters.remove_large(bytes);
+        self.count_free(bytes);
     }
 
     /// Purges the pages behind the end of the large block that begins at this unit, if one does and
-    /// no heap owns it: [`Pages::purge_tail`](crate::backend::page_heap::Pages::purge_tail).
-    /// Returns the bytes purged.
+    /// no heap owns it: [`Pages::purge_tail`](crate::backend::page_heap::Pages::purge_tail). Or the
+    /// free pages of a paged unit. Returns the bytes purged.
     pub(crate) fn purge_tail(&self, first: UnitIndex, only_quiet: bool) -> usize {
         let mut pages = self.pages();
         // The caller read the entry without the lock: the block may be freed by now.
         match self.region.entry(first as usize) {
             MapEntry::LARGE => pages.purge_tail(first, only_quiet),
+            entry if entry.is_paged() => pages.purge_paged(first, only_quiet),
             _ => 0,
         }
     }

@@ -1,7 +1,7 @@
 //! Looks up addresses: which small block, large block or block of a heap begins there, if any. It
 //! reports no misuse and aborts no program; `misuse` does.
 
-use crate::backend::page_map::MapEntry;
+use crate::backend::page_heap::{PageRange, pages_for};
 use crate::backend::region::UnitIndex;
 use crate::backend::run::{Run, large_bytes};
 use crate::central::heap_record::{Contents, HeapRecord, of_block};
@@ -23,6 +23,14 @@ pub(crate) struct HeapBlock {
     pub class: Option<SizeClass>,
     /// Bytes that the program may use.
     pub usable: usize,
+}
+
+/// Where a large block of no heap lies.
+pub(crate) enum LargeBlock {
+    /// In a run of its own: its first unit, and its length in units.
+    Run(UnitIndex, u32),
+    /// In these OS pages.
+    Medium(PageRange),
 }
 
 impl<O: Os> Engine<O> {
@@ -66,14 +74,21 @@ impl<O: Os> Engine<O> {
         Some(HeapBlock { address, heap, first, class, usable })
     }
 
-    /// First unit and length of the large block that begins at this address, if one does and no
-    /// heap owns it.
-    pub(crate) fn large_block(&self, address: *mut u8) -> Option<(UnitIndex, u32)> {
+    /// The large block that begins at this address, if one does and no heap owns it.
+    pub(crate) fn large_block(&self, address: *mut u8) -> Option<LargeBlock> {
         let offset = self.region.committed_offset(address)?;
-        let begins =
-            offset.is_multiple_of(UNIT) && self.region.entry(offset / UNIT) == MapEntry::LARGE;
-        let first = (offset / UNIT) as UnitIndex;
-        begins.then(|| (first, self.units_of(first)))
+        let (first, page) = ((offset / UNIT) as UnitIndex, self.os.page_size());
+        let entry = self.region.entry(first as usize);
+        if !entry.is_large() || entry.is_of_heap() || offset % UNIT != entry.begin(page) {
+            return None;
+        }
+        if !entry.is_medium() {
+            return Some(LargeBlock::Run(first, self.units_of(first)));
+        }
+        // SAFETY: the unit is committed, and only a resize of the block changes the size in its
+        // record.
+        let size = unsafe { Run::medium_asked_at(self.region.run(first)) };
+        Some(LargeBlock::Medium(pages_for(offset / page, size, page)))
     }
 
     /// Length in units of the run of a large block.
@@ -94,11 +109,17 @@ impl<O: Os> Engine<O> {
         self.record_of(heap).contents().lock()
     }
 
-    /// Bytes that the program may use of the large block that begins at this unit. No heap owns it.
-    pub(crate) fn large_size(&self, first: UnitIndex) -> usize {
-        // SAFETY: the unit is committed, and only a resize of the block changes the size in its
-        // record.
-        unsafe { large_bytes(Run::asked_at(self.region.run(first)), self.os.page_size()) }
+    /// Bytes that the program may use of this large block.
+    pub(crate) fn large_size(&self, block: &LargeBlock) -> usize {
+        let page = self.os.page_size();
+        match block {
+            // SAFETY: the unit is committed, and only a resize of the block changes the size in its
+            // record.
+            LargeBlock::Run(first, _) => unsafe {
+                large_bytes(Run::asked_at(self.region.run(*first)), page)
+            },
+            LargeBlock::Medium(pages) => pages.len() * page,
+        }
     }
 
     /// The beginning of the small block that an address lies in. Any other address in the region is

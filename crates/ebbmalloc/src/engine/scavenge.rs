@@ -223,7 +223,7 @@ impl<O: Os> Engine<O> {
         let end = self.region.committed() / UNIT;
         let mut walk = self.region.units_in(burst.cursor as usize..end);
         let part = walk.by_ref().take(ROUND_UNITS_MAX);
-        let is_of_span = |&unit: &usize| self.region.entry(unit) != MapEntry::LARGE;
+        let is_of_span = |&unit: &usize| self.region.entry(unit).class().is_some();
         let purged_bytes = self.purge_free_pages(part.filter(is_of_span), false);
         let is_whole = burst.cursor == 0 && walk.reached() >= end;
         burst.cursor = if walk.reached() >= end { 0 } else { walk.reached() as UnitIndex };
@@ -328,7 +328,7 @@ impl<O: Os> Engine<O> {
     }
 
     /// Purges free OS pages of the spans that begin in these units, and pages behind the ends of
-    /// large blocks. `only_quiet`: of spans and blocks that have not changed lately. Returns the
+    /// large blocks and between medium ones. `only_quiet`: of spans and blocks that have not changed lately. Returns the
     /// bytes purged.
     pub(crate) fn purge_free_pages(
         &self,
@@ -337,7 +337,7 @@ impl<O: Os> Engine<O> {
     ) -> usize {
         let purges = units.filter_map(|unit| {
             let entry = self.region.entry(unit);
-            if entry == MapEntry::LARGE {
+            if entry == MapEntry::LARGE || entry.is_paged() {
                 return Some(self.purge_tail(unit as UnitIndex, only_quiet));
             }
             let class = entry.class().filter(|_| entry.is_first(unit))?;

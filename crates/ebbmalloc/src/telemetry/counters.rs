@@ -7,7 +7,7 @@ use crate::telemetry::tuning::COUNTER_SHARDS;
 /// The counters of an engine (decisions/0019).
 pub(crate) struct Counters {
     large_blocks: AtomicUsize,
-    large_units: AtomicUsize,
+    large_bytes: AtomicUsize,
     purged: AtomicU64,
     refusals: AtomicU64,
     is_refusal_told: AtomicBool,
@@ -21,7 +21,7 @@ impl Counters {
     pub const fn new() -> Self {
         Self {
             large_blocks: AtomicUsize::new(0),
-            large_units: AtomicUsize::new(0),
+            large_bytes: AtomicUsize::new(0),
             purged: AtomicU64::new(0),
             refusals: AtomicU64::new(0),
             is_refusal_told: AtomicBool::new(false),
@@ -31,14 +31,15 @@ impl Counters {
         }
     }
 
-    pub fn add_large(&self, units: u32) {
+    /// Counts a large block that takes this many bytes of memory.
+    pub fn add_large(&self, bytes: usize) {
         self.large_blocks.fetch_add(1, Ordering::Relaxed);
-        self.large_units.fetch_add(units as usize, Ordering::Relaxed);
+        self.large_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    pub fn remove_large(&self, units: u32) {
+    pub fn remove_large(&self, bytes: usize) {
         self.large_blocks.fetch_sub(1, Ordering::Relaxed);
-        self.large_units.fetch_sub(units as usize, Ordering::Relaxed);
+        self.large_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// Counts bytes that the thread with this token allocated or freed.
@@ -74,7 +75,7 @@ impl Counters {
         let (allocated, freed) = shards.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
         CounterTotals {
             large_blocks: self.large_blocks.load(Ordering::Relaxed),
-            large_units: self.large_units.load(Ordering::Relaxed),
+            large_bytes: self.large_bytes.load(Ordering::Relaxed),
             allocated,
             freed,
             peak: self.live.peak(),
@@ -88,8 +89,8 @@ impl Counters {
 pub(crate) struct CounterTotals {
     /// Large blocks in use.
     pub large_blocks: usize,
-    /// Units of large blocks in use.
-    pub large_units: usize,
+    /// Bytes of memory that large blocks in use take: whole units, or whole OS pages.
+    pub large_bytes: usize,
     /// Bytes allocated since the start, if every operation is counted.
     pub allocated: u64,
     /// Bytes freed since the start, if every operation is counted.

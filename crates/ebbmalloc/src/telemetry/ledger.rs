@@ -311,8 +311,11 @@ impl Ledger {
             self.book_span(tables, units.start, class, &span);
             return;
         }
-        let large =
-            run.state == RunState::InUse && run.units > 0 && entry.of_anyone() == MapEntry::LARGE;
+        if run.state == RunState::InUse && run.units == 1 && entry.is_paged() {
+            self.book_paged(tables, units.start, run, entry);
+            return;
+        }
+        let large = run.state == RunState::InUse && run.units > 0 && entry.is_large();
         let asked = if (1..=bytes).contains(&run.asked()) { run.asked() } else { bytes };
         self.large_blocks += large as u64;
         let page = tables.page();
@@ -333,6 +336,26 @@ impl Ledger {
             };
             *part += page as u64;
         });
+    }
+
+    /// Books a unit with pages of medium blocks. The rounding of a block, less than a page, counts in
+    /// the unit that it begins in.
+    fn book_paged(&mut self, tables: &mut impl Tables, unit: usize, run: Run, entry: MapEntry) {
+        let page = tables.page();
+        for_each_resident(tables, address_of(tables, unit), UNIT, |offset| {
+            let part = match run.asked_high >> (offset / page) & 1 {
+                0 => &mut self.free_runs,
+                _ => &mut self.large,
+            };
+            *part += page as u64;
+        });
+        if entry.is_medium() {
+            self.large_blocks += 1;
+            let rounding = ((run.left as usize).wrapping_neg() % page) as u64;
+            let rounding = rounding.min(self.large);
+            self.large -= rounding;
+            self.large_rounding += rounding;
+        }
     }
 
     /// Books a span that begins at `unit`.

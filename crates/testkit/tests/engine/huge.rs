@@ -194,7 +194,7 @@ fn what_is_purged_behind_a_large_block_is_in_none() {
     let engine = engine(1);
     let kept = fill(&engine, 17 * MIB, 1024);
     free(&engine, fill(&engine, 16 * MIB, 1024));
-    let large = fill(&engine, 12 * MIB, 70_000);
+    let large = fill(&engine, 12 * MIB, 120_000);
     assert!(in_huge_pages(&engine, &large) > 50);
     engine.trim();
     assert_eq!(engine.stats().huge_bytes as usize, engine.os().huge_pages().len() * HUGE);

@@ -59,20 +59,11 @@ fn run_single<O: TestOs>(engine: &Engine<O>, ops: &[Op]) {
     }
     engine.check();
     let blocks = one.shadow().blocks().iter().chain(other.shadow().blocks());
-    let live: usize = blocks.map(booked).sum();
+    let live: usize = blocks.map(|block| block.usable).sum();
     assert_eq!(engine.stats().live_bytes, live as u64, "live bytes");
     one.free_all();
     other.free_all();
     check_empty(engine);
-}
-
-/// The bytes that a live block counts: all of its units if it is a large one.
-fn booked(block: &Block) -> usize {
-    const UNIT: usize = 64 << 10;
-    match block.size > UNIT || block.align > UNIT {
-        true => block.size.max(1).next_multiple_of(UNIT),
-        false => block.usable,
-    }
 }
 
 /// Runs each program on a thread of its own; each thread hands blocks to the next one, in a ring.

@@ -2,7 +2,7 @@
 
 use core::iter;
 
-use super::Pages;
+use super::{Pages, pages_for};
 use crate::backend::huge_pages::places;
 use crate::backend::mappings::flags;
 use crate::backend::region::UnitIndex;
@@ -32,6 +32,47 @@ impl<O: Os> Pages<'_, O> {
             next += run.units;
             Some((unit, run))
         })
+    }
+
+    /// Panics at the first paged unit or medium block that is recorded wrongly. Returns how many
+    /// units are paged, how many blocks there are, and the bytes of their pages.
+    pub fn check_paged(&self) -> (usize, usize, usize) {
+        let page = self.os.page_size();
+        let (mut units, mut blocks, mut pages, mut used_pages) = (0, 0, 0, 0);
+        let (mut open, mut last_end) = (0, 0);
+        for (unit, run) in self.runs().filter(|&(unit, _)| self.is_paged(unit)) {
+            let used = self.used(unit);
+            let last = 1 << (self.unit_pages() - 1);
+            assert!(run.state == RunState::InUse && run.units == 1, "paged unit {unit}: {run:?}");
+            assert!(used != 0 && used as usize & !(2 * last - 1) == 0, "{unit} uses {used:#b}");
+            units += 1;
+            used_pages += used.count_ones() as usize;
+            open += (used as usize & last == 0) as usize;
+            let entry = self.region.entry(unit as usize);
+            if entry.is_medium() {
+                assert!(used as usize & last != 0, "a block begins in open unit {unit}");
+                let begin = unit as usize * self.unit_pages() + entry.begin(page) / page;
+                let block = pages_for(begin, run.left as usize, page);
+                assert!(run.left as usize > UNIT, "medium block in {unit}: {run:?}");
+                assert!(last_end <= block.start, "blocks overlap in unit {unit}");
+                for unit in self.units_of(&block) {
+                    let mask = self.mask(unit, &block);
+                    assert_eq!(self.used(unit) & mask, mask, "pages of unit {unit}");
+                }
+                last_end = block.end;
+                (blocks, pages) = (blocks + 1, pages + block.len());
+            }
+        }
+        assert_eq!(pages, used_pages, "pages of medium blocks");
+        let (mut before, mut unit, mut listed) = (0, self.heap.open_units, 0);
+        while unit != 0 {
+            // SAFETY: an open unit is in use, hence committed.
+            let run = unsafe { *self.region.run(unit) };
+            assert!(self.is_paged(unit) && run.left == before, "open unit {unit}: {run:?}");
+            (before, unit, listed) = (unit, run.right, listed + 1);
+        }
+        assert_eq!(listed, open, "open units");
+        (units, blocks, pages * page)
     }
 
     /// Panics at the first run that is recorded wrongly. Returns how many units are in use.

@@ -13,36 +13,44 @@ use crate::platform::os::{Os, Refusal};
 use crate::size_class::UNIT;
 
 impl<O: Os> Pages<'_, O> {
-    /// Extends a run in use to `longer` units if the memory after it is free. It may be dirty,
-    /// clean, unmapped or beyond the frontier, also in sequence.
+    /// Extends a run in use to `longer` units if the memory after it is free.
     pub fn extend(&mut self, run: UnitRange, longer: Units) -> bool {
-        let (Some(all), Some(more)) = (run.resized(longer), longer.minus(run.length())) else {
+        let Some(all) = run.resized(longer) else {
             return false;
         };
-        let (next, end, more) = (run.end(), all.end(), more.get());
-        if end as usize > self.region.units() || !self.heap.huge.allows(Touch::Unknown, next..end) {
-            return false;
+        let extended = self.take_behind(run.end()..all.end(), true).is_some();
+        if extended {
+            self.mark_in_use(run.first(), longer.get());
+        }
+        extended
+    }
+
+    /// Takes these units, which follow a run in use, if they are free. They may be dirty, clean,
+    /// unmapped or beyond the frontier, also in sequence; all dirty, unless the heap `may_grow`.
+    /// Returns how many were dirty.
+    pub(super) fn take_behind(&mut self, units: Range<UnitIndex>, may_grow: bool) -> Option<u32> {
+        let (next, end) = (units.start, units.end);
+        let count = end.checked_sub(next)?;
+        if end as usize > self.region.units() || !self.heap.huge.allows(Touch::Unknown, units) {
+            return None;
         }
         let mut made_room = false;
         loop {
-            let Some(dirty) = self.count_dirty_if_free(next, end) else {
-                return false;
-            };
-            if dirty < more && !self.admit(more) {
-                return false;
+            let dirty = self.count_dirty_if_free(next, end)?;
+            if dirty < count && !(may_grow && self.admit(count)) {
+                return None;
             }
             match self.take_free_units(next, end) {
                 Ok(()) => {
-                    self.mark_in_use(run.first(), longer.get());
-                    self.count_use(more);
-                    self.purge_after_growth(more - dirty);
-                    return true;
+                    self.count_use(count);
+                    self.purge_after_growth(count - dirty);
+                    return Some(dirty);
                 }
                 Err(Refusal::Memory) if !made_room => {
                     self.make_room();
                     made_room = true;
                 }
-                Err(_) => return false,
+                Err(_) => return None,
             }
         }
     }
@@ -85,8 +93,13 @@ impl<O: Os> Pages<'_, O> {
     /// nothing of it is resident.
     pub fn mark_large(&mut self, first: UnitIndex, clean: bool) {
         let tail = if clean { Tail::NotResident } else { Tail::New };
+        self.set_tail(first, tail);
+    }
+
+    /// Sets the state of what lies unused in a unit in use.
+    pub(super) fn set_tail(&mut self, unit: UnitIndex, tail: Tail) {
         // SAFETY: the unit is in use, hence committed. The lock of the page heap guards its flags.
-        unsafe { (*self.region.run(first)).flags = (*self.region.run(first)).flags.with_tail(tail) }
+        unsafe { (*self.region.run(unit)).flags = (*self.region.run(unit)).flags.with_tail(tail) }
     }
 
     /// Purges the OS pages behind the end of a large block, which the program may not use, once for

@@ -10,6 +10,7 @@
 mod runs;
 mod alloc;
 mod large;
+mod medium;
 mod audit;
 
 use core::num::NonZeroUsize;
@@ -24,6 +25,8 @@ use crate::backend::run_tree::RunTree;
 use crate::backend::units::UnitIndex;
 use crate::platform::os::Os;
 use crate::platform::sync::{Guard, Lock};
+
+pub(crate) use medium::{PageRange, is_medium, pages_for};
 
 /// A run that was handed out.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +44,8 @@ pub(crate) struct PageHeap {
     unmapped: RunTree,
     /// The unit after the last that was ever used or given up; 0 before any was.
     frontier: UnitIndex,
+    /// The first of the open units, in which a medium block may begin; 0 for none.
+    open_units: UnitIndex,
     /// The most units that may be in use or dirty; `None` for no limit.
     pub limit: Option<NonZeroUsize>,
     /// Whether the limit forbade the last request.
@@ -60,6 +65,7 @@ impl PageHeap {
             clean: RunTree::new(),
             unmapped: RunTree::new(),
             frontier: 0,
+            open_units: 0,
             limit: None,
             is_at_limit: false,
             retention: Retention::new(),

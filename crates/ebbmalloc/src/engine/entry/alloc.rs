@@ -3,7 +3,6 @@
 use core::ptr;
 use core::sync::atomic::{AtomicIsize, Ordering};
 
-use crate::backend::page_heap::Granted;
 use crate::engine::Engine;
 use crate::frontend::owned_stack::OwnedStack;
 use crate::frontend::per_thread::Ready;
@@ -280,16 +279,15 @@ impl<O: Os> Engine<O> {
             return self.alloc_in_default_heap(size, align);
         }
         self.reclaim_if_due(size, align);
-        let mut granted = self.large_run(size, align, 0);
+        let mut granted = self.large(size, align);
         if granted.is_none() && self.ready() && self.could_hold(size, align) {
             self.flush_all();
-            granted = self.large_run(size, align, 0);
+            granted = self.large(size, align);
         }
-        let Some(Granted { first, zeroed, .. }) = granted else {
+        let Some((block, zeroed)) = granted else {
             self.refuse(size);
             return (ptr::null_mut(), false);
         };
-        let block = self.region.address(first);
         self.profile_alloc(block, size, 0);
         self.start_scavenger_if_due();
         self.tell_pressure_if_due();

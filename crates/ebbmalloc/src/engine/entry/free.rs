@@ -178,8 +178,7 @@ impl<O: Os> Engine<O> {
             return self.free_sampled(block, None, operation);
         }
         self.profile_free(block);
-        let (first, units) = self.large_units(block, operation);
-        self.free_large_run(first, units);
+        self.free_large(self.large_at(block, operation));
         self.notify_scavenger();
     }
 

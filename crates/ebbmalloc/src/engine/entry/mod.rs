@@ -26,7 +26,7 @@ impl<O: Os> Engine<O> {
             None => match self.heap_block(block) {
                 Some(found) => self.size_in_heap(found, operation),
                 None if self.is_sampled(block) => self.size_sampled(block, operation),
-                None => self.large_size(self.large_units(block, operation).0),
+                None => self.large_size(&self.large_at(block, operation)),
             },
         }
     }

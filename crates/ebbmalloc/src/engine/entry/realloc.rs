@@ -2,9 +2,9 @@
 
 use core::ptr;
 
-use crate::backend::region::UnitIndex;
 use crate::backend::units::Units;
 use crate::engine::Engine;
+use crate::engine::lookup::LargeBlock;
 use crate::options::PROFILING;
 use crate::platform::os::{Os, copy};
 use crate::size_class::{MIN_ALIGN, SizeClass};
@@ -63,11 +63,11 @@ impl<O: Os> Engine<O> {
             self.size_sampled(block, "resize");
             return ptr::null_mut();
         }
-        let run = self.large_units(block, "resize");
+        let found = self.large_at(block, "resize");
         if class.is_some() {
             return ptr::null_mut();
         }
-        self.resize_or_move_large(block, run, size, align, may_move)
+        self.resize_or_move_large(block, &found, size, align, may_move)
     }
 
     /// Resizes a block, in place where that is possible; its contents stay up to the smaller size.
@@ -91,15 +91,15 @@ impl<O: Os> Engine<O> {
                         return self.realloc_in_heap(found, size, align, "realloc");
                     },
                     None => {
-                        let run = self.large_units(block, "realloc");
+                        let found = self.large_at(block, "realloc");
                         if class.is_none() && is_aligned(block, align) {
-                            let new = self.resize_or_move_large(block, run, size, align, true);
+                            let new = self.resize_or_move_large(block, &found, size, align, true);
                             self.tell_pressure_if_due();
                             if !new.is_null() {
                                 return new;
                             }
                         }
-                        self.large_size(run.0)
+                        self.large_size(&found)
                     }
                 }
             }
@@ -120,19 +120,26 @@ impl<O: Os> Engine<O> {
     fn resize_or_move_large(
         &self,
         block: *mut u8,
-        (first, units): (UnitIndex, u32),
+        found: &LargeBlock,
         size: usize,
         align: usize,
         may_move: bool,
     ) -> *mut u8 {
         let taken = self.profile_free(block);
-        let new = if is_aligned(block, align) && self.resize_large(first, units, size) {
-            self.notify_scavenger();
-            block
-        } else if may_move {
-            self.move_large((first, units), size, align)
-        } else {
-            ptr::null_mut()
+        let resized = is_aligned(block, align)
+            && match found {
+                LargeBlock::Run(first, units) => self.resize_large(*first, *units, size),
+                LargeBlock::Medium(pages) => self.resize_medium(pages.clone(), size),
+            };
+        let new = match found {
+            _ if resized => {
+                self.notify_scavenger();
+                block
+            }
+            LargeBlock::Run(first, units) if may_move => {
+                self.move_large((*first, *units), size, align)
+            }
+            _ => ptr::null_mut(),
         };
         self.profile_resized(taken, block, new, size, 0);
         new

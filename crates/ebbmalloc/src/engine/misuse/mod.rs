@@ -2,21 +2,20 @@
 
 pub(crate) mod print;
 
-use crate::backend::page_map::MapEntry;
 use crate::backend::region::UnitIndex;
-use crate::backend::units::UnitRange;
+use crate::backend::run::Run;
 use crate::engine::Engine;
+use crate::engine::lookup::LargeBlock;
 use crate::platform::os::Os;
 use crate::safety::check_table::{BlockRecord, Event};
 use crate::safety::tuning::STACK_CALLS_MAX;
 use crate::size_class::UNIT;
 
 impl<O: Os> Engine<O> {
-    /// First unit and length of the large block at this address. An address at which no large block
-    /// begins stops the program.
+    /// The large block at this address. An address at which no large block begins stops the program.
     #[cold]
     #[inline(never)]
-    pub(crate) fn large_units(&self, block: *mut u8, operation: &str) -> (UnitIndex, u32) {
+    pub(crate) fn large_at(&self, block: *mut u8, operation: &str) -> LargeBlock {
         match self.large_block(block) {
             Some(found) => found,
             None => self.fault(self.wrong_address(block), block, operation),
@@ -30,29 +29,33 @@ impl<O: Os> Engine<O> {
             return "invalid free";
         };
         let unit = (offset / UNIT) as UnitIndex;
-        match region.entry(unit as usize).of_anyone() {
-            MapEntry::LARGE => "interior pointer",
-            MapEntry::LARGE_FREED if offset.is_multiple_of(UNIT) => "double free",
-            entry if entry.class().is_some() => "interior pointer",
-            _ => {
-                // Perhaps inside a large block: find the nearest block that begins below.
-                let below = (1..unit).rev().find(|&unit| {
-                    let entry = region.entry(unit as usize).of_anyone();
-                    entry == MapEntry::LARGE || entry.class().is_some()
-                });
-                match below {
-                    // SAFETY: the unit is committed. The process is about to end, so a torn read of
-                    // the record only makes the message wrong.
-                    Some(first)
-                        if region.entry(first as usize).of_anyone() == MapEntry::LARGE
-                            && UnitRange::of(first, unsafe { (*region.run(first)).units })
-                                .is_some_and(|run| run.end() > unit) =>
-                    {
-                        "interior pointer"
+        let (entry, page) = (region.entry(unit as usize), self.os.page_size());
+        if entry.is_large_freed() && offset % UNIT == entry.begin(page) {
+            return "double free";
+        }
+        // Perhaps inside a block: find the nearest one that begins below.
+        let mut below = (1..=unit).rev().map(|unit| (unit, region.entry(unit as usize)));
+        let nearest = below.find(|&(unit, entry)| {
+            let begin = unit as usize * UNIT + entry.begin(page);
+            entry.class().is_some() || entry.is_large() && begin < offset
+        });
+        match nearest {
+            Some((first, entry)) if entry.is_large() => {
+                // SAFETY: the unit is committed. The process is about to end, so a torn read of the
+                // record only makes the message wrong.
+                let bytes = unsafe {
+                    match entry.is_medium() {
+                        true => Run::medium_asked_at(region.run(first)),
+                        false => (*region.run(first)).units as usize * UNIT,
                     }
-                    _ => "invalid free",
+                };
+                match first as usize * UNIT + entry.begin(page) + bytes > offset {
+                    true => "interior pointer",
+                    false => "invalid free",
                 }
             }
+            Some((at, _)) if at == unit => "interior pointer",
+            _ => "invalid free",
         }
     }
 

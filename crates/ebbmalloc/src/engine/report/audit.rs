@@ -35,8 +35,11 @@ struct Found {
     span_units: usize,
     /// Units of heaps' records and spans.
     heap_units: usize,
+    /// Large blocks that are not medium.
     large_blocks: usize,
     large_units: usize,
+    /// Bytes that they count as.
+    large_bytes: usize,
 }
 
 impl<O: Os> Engine<O> {
@@ -67,12 +70,14 @@ impl<O: Os> Engine<O> {
         }
         assert_eq!(self.check_heaps(), found.heap_units, "units of heaps");
         let counters = self.counters.read();
-        let large = (counters.large_blocks, counters.large_units);
-        assert_eq!((found.large_blocks, found.large_units), large, "large blocks and their units");
         let pages = self.pages();
         let in_use = pages.check();
+        let (paged_units, medium_blocks, medium_bytes) = pages.check_paged();
         drop(pages);
-        let all = found.span_units + found.heap_units + found.large_units;
+        let large = (found.large_blocks + medium_blocks, found.large_bytes + medium_bytes);
+        let counted = (counters.large_blocks, counters.large_bytes);
+        assert_eq!(large, counted, "large blocks and their bytes");
+        let all = found.span_units + found.heap_units + found.large_units + paged_units;
         assert_eq!(all, in_use, "units in use");
         self.thread_slabs.check();
         self.each_cached(|block, class| self.mark(block, Some(class)));
@@ -114,6 +119,7 @@ impl<O: Os> Engine<O> {
             heap_units: 0,
             large_blocks: 0,
             large_units: 0,
+            large_bytes: 0,
         };
         let pages = self.pages();
         for (first, run) in pages.runs() {
@@ -128,6 +134,9 @@ impl<O: Os> Engine<O> {
                 }
                 assert_eq!(walked, units.len(), "units of the run at {first}");
                 units.for_each(|unit| check_unused(region, unit as UnitIndex));
+                continue;
+            }
+            if entry.is_paged() {
                 continue;
             }
             let quarantined = self.hardening() && entry == MapEntry::LARGE_FREED;
@@ -174,10 +183,12 @@ impl<O: Os> Engine<O> {
                     assert_eq!(expected, Some(run.units), "large block at {first}");
                     found.large_blocks += 1;
                     found.large_units += run.units as usize;
+                    found.large_bytes += self.noted_bytes(first);
                 }
                 MapEntry::LARGE_FREED if quarantined => {
                     found.large_blocks += 1;
                     found.large_units += run.units as usize;
+                    found.large_bytes += self.noted_bytes(first);
                 }
                 _ => panic!("unit {first} is in use for nothing: {entry:?}"),
             }
@@ -277,8 +288,8 @@ impl<O: Os> Engine<O> {
         assert!(offset < region.committed(), "{block:p} is no block");
         let entry = region.entry(offset / UNIT);
         let Some(class) = entry.class() else {
-            let begins = entry.of_anyone() == MapEntry::LARGE && offset.is_multiple_of(UNIT);
-            assert!(begins, "{block:p} is no block: {entry:?}");
+            let begin = entry.begin(self.os.page_size());
+            assert!(entry.is_large() && offset % UNIT == begin, "{block:p} is no block: {entry:?}");
             return None;
         };
         let within = entry.within_span(offset);
@@ -292,8 +303,8 @@ impl<O: Os> Engine<O> {
 /// Panics if a block begins at this unit, according to the map.
 fn check_unused(region: &Region, unit: UnitIndex) {
     let entry = region.entry(unit as usize);
-    let unused = [MapEntry::NONE, MapEntry::LARGE_FREED].contains(&entry);
-    assert!(unused, "nothing begins at unit {unit}: {entry:?}");
+    let is_unused = entry == MapEntry::NONE || entry.is_large_freed() && !entry.is_paged();
+    assert!(is_unused, "nothing begins at unit {unit}: {entry:?}");
 }
 
 /// Panics unless a run in use and the map agree on whether a heap owns it, and on which.

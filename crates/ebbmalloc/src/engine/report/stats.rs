@@ -84,7 +84,7 @@ impl<O: Os> Engine<O> {
             stats.flushes += row.flushes;
         }
         stats.large_blocks = counters.large_blocks as u64;
-        stats.large_bytes = (counters.large_units * UNIT) as u64;
+        stats.large_bytes = counters.large_bytes as u64;
         stats.rounding_bytes += (stats.large_blocks * UNIT as u64).min(stats.large_bytes);
         stats.live_bytes += stats.large_bytes;
         stats.peak_bytes = counters.peak;

@@ -98,10 +98,10 @@ statistics! {
         /// Free memory that stays resident because as much was needed again soon after a purge
         /// (refaults).
         wanted_bytes: Gauge Bytes,
-        /** In blocks above 64 KiB that the program holds. Each is a run of its own. */
+        /** In blocks above 64 KiB that the program holds. */
         large_bytes: Gauge Bytes,
-        /// Upper bound of the part of `live_bytes` that is rounding: up to size classes, or to 64
-        /// KiB.
+        /// Upper bound of the part of `live_bytes` that is rounding: up to size classes, to OS pages,
+        /// or in heaps to 64 KiB.
         rounding_bytes: Gauge Bytes,
         /** The part of `live_bytes` in heaps that the program made (`ebb_heap_new`, `Heap`). */
         heap_bytes: Gauge Bytes,

@@ -156,8 +156,7 @@ impl<O: Os> Engine<O> {
         contents.unlink(&self.region, first);
         contents.used -= block.usable;
         self.region.set_entry(first, MapEntry::LARGE_FREED);
-        self.counters.remove_large(units);
-        self.count_free(block.usable);
+        self.count_large_freed(block.usable);
         self.pages().lose(first, units);
     }
 
@@ -185,8 +184,7 @@ impl<O: Os> Engine<O> {
     fn return_run(&self, first: UnitIndex, accessible_bytes: usize, decommitted: bool) {
         let (units, block) = (self.units_of(first), self.region.address(first));
         let bytes = units as usize * UNIT;
-        self.counters.remove_large(units);
-        self.count_free(bytes);
+        self.count_large_freed(bytes);
         let mut pages = self.pages();
         // SAFETY: the block is freed, so the caller owns the run. If it is guarded, the guard
         // begins after `accessible_bytes`.

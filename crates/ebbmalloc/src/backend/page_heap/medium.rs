@@ -1,0 +1,280 @@
+//! Hands out OS pages to medium blocks: large blocks of which whole units would waste much.
+//!
+//! A block of 65 KiB would take two units. So a medium block takes whole OS pages instead, and its
+//! first and last unit may hold pages of other medium blocks. All units that it lies in are
+//! *paged*: each is a run of its own in use, its entry in the page map says so, and its record has
+//! a bit for each page in use.
+//!
+//! A medium block is longer than a unit. So at most one begins in each unit, whose record has the
+//! block's size, and that block reaches the unit's end. If the last page of a paged unit is free,
+//! none begins there, but one may: the unit is *open*, and its record is in a list. Blocks continue
+//! in the units behind it, which are free or have free pages at their beginning.
+
+use core::ops::Range;
+
+use super::Pages;
+use crate::backend::huge_pages::{self, Touch};
+use crate::backend::page_map::MapEntry;
+use crate::backend::run::Tail;
+use crate::backend::tuning::{OPEN_UNITS_TRIED_MAX, UNUSED_DIVISOR};
+use crate::backend::units::{UnitIndex, UnitRange, Units};
+use crate::platform::os::Os;
+use crate::size_class::{SMALL_MAX, UNIT};
+
+/// Whether a new block of no heap is medium, where an OS page has `page` bytes.
+pub(crate) fn is_medium(size: usize, align: usize, page: usize) -> bool {
+    let unused = size.wrapping_neg() % UNIT;
+    size > SMALL_MAX && unused > size / UNUSED_DIVISOR && align <= page && page < UNIT
+}
+
+/// OS pages, numbered from the region's start. Those of a medium block, or some of them.
+pub(crate) type PageRange = Range<usize>;
+
+/// The pages from `begin` on that hold a block of `size` bytes.
+pub(crate) fn pages_for(begin: usize, size: usize, page: usize) -> PageRange {
+    begin..begin + size.div_ceil(page)
+}
+
+impl<O: Os> Pages<'_, O> {
+    /// OS pages in a unit, at most 16.
+    pub(super) fn unit_pages(&self) -> usize {
+        UNIT / self.os.page_size()
+    }
+
+    /// Takes the pages of a medium block of `size` bytes: [`is_medium`]. Also returns whether all
+    /// of them read as zero. `None` as by [`Pages::alloc`].
+    pub fn alloc_medium(&mut self, size: usize) -> Option<(PageRange, bool)> {
+        let units = Units::for_bytes(size)?;
+        let may_grow = self.best_dirty(Touch::Unknown, units.get()).is_none();
+        let (block, zeroed) = match self.take_from_open_unit(size, may_grow) {
+            Some(taken) => taken,
+            None => {
+                let granted = self.alloc(units, Units::ONE)?;
+                let run = granted.first..granted.first + units.get();
+                run.for_each(|unit| self.begin_pages(unit, granted.zeroed));
+                let begin = granted.first as usize * self.unit_pages();
+                let block = pages_for(begin, size, self.os.page_size());
+                self.use_pages(block.clone());
+                (block, granted.zeroed)
+            }
+        };
+        let (first, begin) = (self.unit_of(block.start), block.start % self.unit_pages());
+        self.region.set_entry(first, MapEntry::medium(begin as u32));
+        self.note_medium(first, size);
+        Some((block, zeroed))
+    }
+
+    /// Records the size of the medium block that begins in this unit.
+    fn note_medium(&mut self, first: UnitIndex, size: usize) {
+        // SAFETY: the unit is in use, hence committed. The lock guards its record.
+        unsafe {
+            ((*self.region.run(first)).left, (*self.region.run(first)).right) = (size as u32, 0)
+        }
+    }
+
+    /// Frees a medium block.
+    pub fn free_medium(&mut self, block: PageRange) {
+        let first = self.unit_of(block.start);
+        self.region.set_entry(first, self.region.entry(first as usize).freed());
+        self.release_pages(block);
+    }
+
+    /// Resizes a medium block in place to hold `size` bytes, more than a unit. False if the pages
+    /// behind it are not free.
+    pub fn resize_medium(&mut self, block: PageRange, size: usize) -> bool {
+        let end = pages_for(block.start, size, self.os.page_size()).end;
+        if end < block.end {
+            self.release_pages(end..block.end);
+        } else if end > block.end && self.take_pages(block.end..end, true).is_none() {
+            return false;
+        }
+        self.note_medium(self.unit_of(block.start), size);
+        true
+    }
+
+    /// Resizes a medium block in place to `length`, which is longer, and makes it a run of its own.
+    /// False if it shares a unit with other blocks, or if the memory behind it is not free.
+    pub fn extend_to_run(&mut self, block: PageRange, length: Units) -> bool {
+        let units = self.units_of(&block);
+        let (first, last) = (units.start, units.end - 1);
+        let is_alone = block.start.is_multiple_of(self.unit_pages())
+            && self.used(last) == self.mask(last, &block);
+        let Some(run) = UnitRange::new(first, length).filter(|_| is_alone) else {
+            return false;
+        };
+        if self.take_behind(units.end..run.end(), true).is_none() {
+            return false;
+        }
+        for unit in units {
+            self.set_used(unit, 0);
+            self.region.set_entry(unit, self.region.entry(unit as usize).with_paged(false));
+        }
+        self.mark_in_use(first, length.get());
+        true
+    }
+
+    /// Takes the pages of a medium block that begins in one of the open units: those that were
+    /// opened last come first.
+    fn take_from_open_unit(&mut self, size: usize, may_grow: bool) -> Option<(PageRange, bool)> {
+        let mut unit = self.heap.open_units;
+        for _ in 0..OPEN_UNITS_TRIED_MAX {
+            if unit == 0 {
+                break;
+            }
+            // SAFETY: an open unit is in use, hence committed. The lock guards its record.
+            let run = unsafe { *self.region.run(unit) };
+            let begin = unit as usize * self.unit_pages()
+                + (u16::BITS - run.asked_high.leading_zeros()) as usize;
+            let block = pages_for(begin, size, self.os.page_size());
+            if let Some(zeroed) = self.take_pages(block.clone(), may_grow) {
+                return Some((block, zeroed));
+            }
+            unit = run.right;
+        }
+        None
+    }
+
+    /// Takes these pages, which follow a page in use, if all are free. `may_grow`: also memory that
+    /// is not resident. Returns whether all pages read as zero.
+    fn take_pages(&mut self, pages: PageRange, may_grow: bool) -> Option<bool> {
+        let units = self.units_of(&pages);
+        let ends = [units.start, units.end - 1];
+        if ends.iter().any(|&unit| self.used(unit) & self.mask(unit, &pages) != 0) {
+            return None;
+        }
+        let [begin_is_paged, end_is_paged] = ends.map(|unit| self.is_paged(unit) as u32);
+        let (next, end) = (units.start + begin_is_paged, units.end - end_is_paged);
+        if next < end {
+            let dirty = self.take_behind(next..end, may_grow)?;
+            (next..end).for_each(|unit| self.begin_pages(unit, dirty == 0));
+        }
+        Some(self.use_pages(pages))
+    }
+
+    /// Makes a unit in use, whose record stands for it alone or is not current, a paged one without
+    /// pages in use.
+    fn begin_pages(&mut self, unit: UnitIndex, zeroed: bool) {
+        self.mark_in_use(unit, 1);
+        self.set_tail(unit, if zeroed { Tail::NotResident } else { Tail::New });
+        self.region.set_entry(unit, self.region.entry(unit as usize).with_paged(true));
+    }
+
+    /// Marks free pages of paged units as in use. Returns whether all of them read as zero.
+    fn use_pages(&mut self, pages: PageRange) -> bool {
+        let mut zeroed = true;
+        for unit in self.units_of(&pages) {
+            // SAFETY: a paged unit is committed, and the lock guards its record.
+            zeroed &= unsafe { (*self.region.run(unit)).flags }.tail() == Tail::NotResident;
+            self.set_used(unit, self.used(unit) | self.mask(unit, &pages));
+        }
+        zeroed
+    }
+
+    /// Frees pages of paged units, and each unit that has none in use any more.
+    fn release_pages(&mut self, pages: PageRange) {
+        let units = self.units_of(&pages);
+        let mut free = units.end..units.end;
+        for unit in units {
+            let used = self.used(unit) & !self.mask(unit, &pages);
+            self.set_tail(unit, Tail::New);
+            self.set_used(unit, used);
+            if used == 0 {
+                // Only the first and the last unit may hold pages of other blocks.
+                free = free.start.min(unit)..unit + 1;
+                self.region.set_entry(unit, self.region.entry(unit as usize).with_paged(false));
+            }
+        }
+        if !free.is_empty() {
+            self.free(free.start, free.end - free.start);
+        }
+    }
+
+    /// Purges the free pages of a paged unit, once after each change. With `only_quiet`, not before
+    /// two looks have found no change. Returns the bytes purged.
+    pub fn purge_paged(&mut self, unit: UnitIndex, only_quiet: bool) -> usize {
+        // SAFETY: a paged unit is committed, and the lock guards its record.
+        match unsafe { (*self.region.run(unit)).flags }.tail() {
+            Tail::NotResident => return 0,
+            Tail::New if only_quiet => {
+                self.set_tail(unit, Tail::Seen);
+                return 0;
+            }
+            Tail::New | Tail::Seen => {}
+        }
+        huge_pages::break_in(self.region, &mut self.heap.counts, unit..unit + 1);
+        let (used, page) = (self.used(unit), self.os.page_size());
+        let (mut purged_bytes, mut tail, mut at) = (0, Tail::NotResident, 0);
+        while at < self.unit_pages() {
+            let rest = used >> at;
+            let count =
+                if rest == 0 { self.unit_pages() - at } else { rest.trailing_zeros() as usize };
+            let bytes = count * page;
+            // SAFETY: no block has these pages of the unit, which is committed.
+            if count > 0
+                && !unsafe { self.os.purge(self.region.address(unit).add(at * page), bytes) }
+            {
+                tail = Tail::New;
+            } else {
+                purged_bytes += bytes;
+            }
+            at += count + 1;
+        }
+        self.set_tail(unit, tail);
+        purged_bytes
+    }
+
+    fn unit_of(&self, page: usize) -> UnitIndex {
+        (page / self.unit_pages()) as UnitIndex
+    }
+
+    /// The units in which pages lie. A block's pages are below 2^32 units.
+    pub(super) fn units_of(&self, pages: &PageRange) -> Range<UnitIndex> {
+        self.unit_of(pages.start)..self.unit_of(pages.end - 1) + 1
+    }
+
+    pub(super) fn is_paged(&self, unit: UnitIndex) -> bool {
+        unit < self.heap.frontier && self.region.entry(unit as usize).is_paged()
+    }
+
+    /// The bits of those of `pages` that lie in a unit.
+    pub(super) fn mask(&self, unit: UnitIndex, pages: &PageRange) -> u16 {
+        let (first, count) = (unit as usize * self.unit_pages(), self.unit_pages());
+        let bits = |page: usize| (1u32 << page.saturating_sub(first).min(count)) - 1;
+        (bits(pages.end) & !bits(pages.start)) as u16
+    }
+
+    /// The pages in use of a paged unit, a bit each; 0 for other units.
+    pub(super) fn used(&self, unit: UnitIndex) -> u16 {
+        // SAFETY: a paged unit is committed, and the lock guards its record.
+        if self.is_paged(unit) { unsafe { (*self.region.run(unit)).asked_high } } else { 0 }
+    }
+
+    /// Sets the pages in use of a paged unit, and puts it in the list of open units or out of it.
+    fn set_used(&mut self, unit: UnitIndex, used: u16) {
+        let last = 1 << (self.unit_pages() - 1);
+        let is_open = |used: u16| used != 0 && used & last == 0;
+        let run = self.region.run(unit);
+        // SAFETY: paged units are committed, and open ones are paged. The lock guards their
+        // records. Owners of blocks may read sizes meanwhile, but no block begins in open units.
+        unsafe {
+            let was_open = is_open((*run).asked_high);
+            (*run).asked_high = used;
+            if is_open(used) && !was_open {
+                ((*run).left, (*run).right) = (0, self.heap.open_units);
+                if (*run).right != 0 {
+                    (*self.region.run((*run).right)).left = unit;
+                }
+                self.heap.open_units = unit;
+            } else if was_open && !is_open(used) {
+                let (before, after) = ((*run).left, (*run).right);
+                match before {
+                    0 => self.heap.open_units = after,
+                    _ => (*self.region.run(before)).right = after,
+                }
+                if after != 0 {
+                    (*self.region.run(after)).left = before;
+                }
+            }
+        }
+    }
+}
