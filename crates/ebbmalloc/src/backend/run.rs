@@ -137,6 +137,9 @@ impl UnitFlags {
     /// A huge page begins at this unit.
     const HUGE: u8 = 1 << 4;
 
+    /// A paged unit is in the list of open units.
+    const OPEN: u8 = 1 << 5;
+
     /// Keeps only the flags that outlast runs.
     fn of_memory(self) -> Self {
         Self(self.0 & (Self::MOVED | Self::BEGINS | Self::HUGE))
@@ -168,6 +171,14 @@ impl UnitFlags {
 
     pub fn huge(self) -> bool {
         self.0 & Self::HUGE != 0
+    }
+
+    pub fn open(self) -> bool {
+        self.0 & Self::OPEN != 0
+    }
+
+    pub fn with_open(self, open: bool) -> Self {
+        self.with(Self::OPEN, open)
     }
 
     pub fn with_huge(self, huge: bool) -> Self {

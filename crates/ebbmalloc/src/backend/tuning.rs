@@ -16,10 +16,10 @@ tunables! {
     REGION_ALIGN_BYTES: usize = 2 << 20, "bytes", 31;
     /// The region is committed this far ahead of need.
     COMMIT_UNITS: usize = mib(1), "units", 31;
-    /// A large block takes whole OS pages, not units, if units would leave more than this unused.
-    UNUSED_DIVISOR: usize = 8, "of the block's size", 30;
-    /// Open units that are tried for a medium block.
-    OPEN_UNITS_TRIED_MAX: usize = 100000, "units", 30;
+    /// The most bytes of a new medium block. Units of longer ones leave at most an eighth unused.
+    MEDIUM_BYTES_MAX: usize = (512 << 10) - 1, "bytes", 30;
+    /// Gaps that are looked at for a medium block.
+    OPEN_UNITS_TRIED_MAX: usize = 128, "units", 30;
     /// Units that the region first skips at a foreign mapping. Each further try doubles it, since
     /// the mapping may be longer.
     SKIP_UNITS_MIN: usize = mib(16), "units", 31;

@@ -194,7 +194,10 @@ impl<O: Os> Engine<O> {
             return false;
         };
         let mut pages = self.pages();
-        if units.get() < MOVED_BLOCK_UNITS {
+        if size <= SMALL_MAX {
+            // A request with an alignment that no small block has.
+            return false;
+        } else if units.get() < MOVED_BLOCK_UNITS {
             if !pages.resize_medium(block, size) {
                 return false;
             }

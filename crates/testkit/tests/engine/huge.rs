@@ -194,11 +194,17 @@ fn what_is_purged_behind_a_large_block_is_in_none() {
     let engine = engine(1);
     let kept = fill(&engine, 17 * MIB, 1024);
     free(&engine, fill(&engine, 16 * MIB, 1024));
-    let large = fill(&engine, 12 * MIB, 120_000);
-    assert!(in_huge_pages(&engine, &large) > 50);
+    let large = fill(&engine, 6 * MIB, 600_000);
+    let medium = fill(&engine, 6 * MIB, 70_000);
+    assert!(in_huge_pages(&engine, &large) > 5 && in_huge_pages(&engine, &medium) > 50);
+    // Where a tenth of the medium blocks go, no whole unit does.
+    let (freed, medium): (Vec<_>, Vec<_>) =
+        medium.into_iter().enumerate().partition(|(nth, _)| nth % 10 == 0);
+    free(&engine, freed.into_iter().map(|(_, block)| block).collect());
     engine.trim();
     assert_eq!(engine.stats().huge_bytes as usize, engine.os().huge_pages().len() * HUGE);
-    engine.check_with(&[kept, large].concat());
+    let medium = medium.into_iter().map(|(_, block)| block).collect();
+    engine.check_with(&[kept, large, medium].concat());
 }
 
 #[test]

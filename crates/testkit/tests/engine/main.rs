@@ -14,6 +14,7 @@ mod harden;
 mod heaps;
 mod huge;
 mod limit;
+mod medium;
 mod misuse;
 mod model;
 mod oom;

@@ -47,10 +47,11 @@ impl<O: Os> Pages<'_, O> {
             assert!(used != 0 && used as usize & !(2 * last - 1) == 0, "{unit} uses {used:#b}");
             units += 1;
             used_pages += used.count_ones() as usize;
-            open += (used as usize & last == 0) as usize;
+            open += run.flags.open() as usize;
+            assert!(run.flags.open() || used as usize & last != 0, "unit {unit} is not open");
             let entry = self.region.entry(unit as usize);
             if entry.is_medium() {
-                assert!(used as usize & last != 0, "a block begins in open unit {unit}");
+                assert!(!run.flags.open(), "a block begins in open unit {unit}");
                 let begin = unit as usize * self.unit_pages() + entry.begin(page) / page;
                 let block = pages_for(begin, run.left as usize, page);
                 assert!(run.left as usize > UNIT, "medium block in {unit}: {run:?}");

@@ -1,4 +1,4 @@
-//! Hands out OS pages to medium blocks: large blocks of which whole units would waste much.
+//! Hands out OS pages to medium blocks: large blocks so short that whole units would waste much.
 //!
 //! A block of 65 KiB would take two units. So a medium block takes whole OS pages instead, and its
 //! first and last unit may hold pages of other medium blocks. All units that it lies in are
@@ -6,25 +6,25 @@
 //! a bit for each page in use.
 //!
 //! A medium block is longer than a unit. So at most one begins in each unit, whose record has the
-//! block's size, and that block reaches the unit's end. If the last page of a paged unit is free,
-//! none begins there, but one may: the unit is *open*, and its record is in a list. Blocks continue
-//! in the units behind it, which are free or have free pages at their beginning.
+//! block's size, and that block reaches beyond the unit. A paged unit is *open* if the page after
+//! its last page in use is free, in it or behind it. Then no block begins in it, and its record is
+//! in a list. A gap of free pages begins there, and may continue through free units into the next
+//! paged one. A new block takes the shortest gap that holds it.
 
 use core::ops::Range;
 
 use super::Pages;
 use crate::backend::huge_pages::{self, Touch};
 use crate::backend::page_map::MapEntry;
-use crate::backend::run::Tail;
-use crate::backend::tuning::{OPEN_UNITS_TRIED_MAX, UNUSED_DIVISOR};
+use crate::backend::run::{RunState, Tail};
+use crate::backend::tuning::{MEDIUM_BYTES_MAX, OPEN_UNITS_TRIED_MAX};
 use crate::backend::units::{UnitIndex, UnitRange, Units};
 use crate::platform::os::Os;
 use crate::size_class::{SMALL_MAX, UNIT};
 
 /// Whether a new block of no heap is medium, where an OS page has `page` bytes.
 pub(crate) fn is_medium(size: usize, align: usize, page: usize) -> bool {
-    let unused = size.wrapping_neg() % UNIT;
-    size > SMALL_MAX && unused > size / UNUSED_DIVISOR && align <= page && page < UNIT
+    size > SMALL_MAX && size <= MEDIUM_BYTES_MAX && align <= page && page < UNIT
 }
 
 /// OS pages, numbered from the region's start. Those of a medium block, or some of them.
@@ -46,7 +46,7 @@ impl<O: Os> Pages<'_, O> {
     pub fn alloc_medium(&mut self, size: usize) -> Option<(PageRange, bool)> {
         let units = Units::for_bytes(size)?;
         let may_grow = self.best_dirty(Touch::Unknown, units.get()).is_none();
-        let (block, zeroed) = match self.take_from_open_unit(size, may_grow) {
+        let (block, zeroed) = match self.take_from_gap(size, may_grow) {
             Some(taken) => taken,
             None => {
                 let granted = self.alloc(units, Units::ONE)?;
@@ -113,25 +113,56 @@ impl<O: Os> Pages<'_, O> {
         true
     }
 
-    /// Takes the pages of a medium block that begins in one of the open units: those that were
-    /// opened last come first.
-    fn take_from_open_unit(&mut self, size: usize, may_grow: bool) -> Option<(PageRange, bool)> {
-        let mut unit = self.heap.open_units;
+    /// Takes the pages of a medium block in the shortest gap that holds it, among some of those that
+    /// were opened last.
+    fn take_from_gap(&mut self, size: usize, may_grow: bool) -> Option<(PageRange, bool)> {
+        let count = size.div_ceil(self.os.page_size());
+        let (mut unit, mut shortest, mut best) = (self.heap.open_units, usize::MAX, None);
         for _ in 0..OPEN_UNITS_TRIED_MAX {
-            if unit == 0 {
+            if unit == 0 || shortest == count {
                 break;
             }
             // SAFETY: an open unit is in use, hence committed. The lock guards its record.
-            let run = unsafe { *self.region.run(unit) };
-            let begin = unit as usize * self.unit_pages()
-                + (u16::BITS - run.asked_high.leading_zeros()) as usize;
-            let block = pages_for(begin, size, self.os.page_size());
-            if let Some(zeroed) = self.take_pages(block.clone(), may_grow) {
-                return Some((block, zeroed));
+            let next = unsafe { (*self.region.run(unit)).right };
+            let begin = self.end_of_used(unit);
+            let gap = self.gap_at(begin, unit, 2 * count, may_grow);
+            if gap == 0 {
+                self.set_open(unit, false);
+            } else if gap >= count && gap < shortest {
+                (shortest, best) = (gap, Some(begin));
             }
-            unit = run.right;
+            unit = next;
         }
-        None
+        let block = pages_for(best?, size, self.os.page_size());
+        let zeroed = self.take_pages(block.clone(), may_grow)?;
+        Some((block, zeroed))
+    }
+
+    /// The page after the last one in use of a paged unit.
+    fn end_of_used(&self, unit: UnitIndex) -> usize {
+        let used_bits = u16::BITS - self.used(unit).leading_zeros();
+        unit as usize * self.unit_pages() + used_bits as usize
+    }
+
+    /// Pages in the gap from `begin` on, which is at the end of a paged unit's pages in use; of a
+    /// gap of at least `enough`, some of them. `may_grow`: also memory that is not resident.
+    fn gap_at(&self, begin: usize, unit: UnitIndex, enough: usize, may_grow: bool) -> usize {
+        let pages_before = |unit: UnitIndex| unit as usize * self.unit_pages() - begin;
+        let mut next = unit + 1;
+        while next < self.heap.frontier && pages_before(next) < enough {
+            if self.is_paged(next) {
+                return pages_before(next) + self.used(next).trailing_zeros() as usize;
+            }
+            // SAFETY: the unit is below the frontier, hence committed, and a run begins there.
+            let run = unsafe { *self.region.run(next) };
+            match run.state {
+                RunState::Dirty => {}
+                RunState::Clean | RunState::Unmapped if may_grow => {}
+                _ => return pages_before(next),
+            }
+            next += run.units;
+        }
+        if next < self.heap.frontier || may_grow { enough } else { pages_before(next) }
     }
 
     /// Takes these pages, which follow a page in use, if all are free. `may_grow`: also memory that
@@ -183,6 +214,10 @@ impl<O: Os> Pages<'_, O> {
                 free = free.start.min(unit)..unit + 1;
                 self.region.set_entry(unit, self.region.entry(unit as usize).with_paged(false));
             }
+        }
+        let before = self.unit_of(pages.start - 1);
+        if self.is_paged(before) && self.end_of_used(before) == pages.start {
+            self.set_open(before, true);
         }
         if !free.is_empty() {
             self.free(free.start, free.end - free.start);
@@ -252,20 +287,28 @@ impl<O: Os> Pages<'_, O> {
     /// Sets the pages in use of a paged unit, and puts it in the list of open units or out of it.
     fn set_used(&mut self, unit: UnitIndex, used: u16) {
         let last = 1 << (self.unit_pages() - 1);
-        let is_open = |used: u16| used != 0 && used & last == 0;
+        // SAFETY: a paged unit is committed, and the lock guards its record.
+        unsafe { (*self.region.run(unit)).asked_high = used };
+        self.set_open(unit, used != 0 && used & last == 0);
+    }
+
+    /// Puts a paged unit in the list of open units or out of it.
+    fn set_open(&mut self, unit: UnitIndex, is_open: bool) {
         let run = self.region.run(unit);
         // SAFETY: paged units are committed, and open ones are paged. The lock guards their
         // records. Owners of blocks may read sizes meanwhile, but no block begins in open units.
         unsafe {
-            let was_open = is_open((*run).asked_high);
-            (*run).asked_high = used;
-            if is_open(used) && !was_open {
+            if (*run).flags.open() == is_open {
+                return;
+            }
+            (*run).flags = (*run).flags.with_open(is_open);
+            if is_open {
                 ((*run).left, (*run).right) = (0, self.heap.open_units);
                 if (*run).right != 0 {
                     (*self.region.run((*run).right)).left = unit;
                 }
                 self.heap.open_units = unit;
-            } else if was_open && !is_open(used) {
+            } else {
                 let (before, after) = ((*run).left, (*run).right);
                 match before {
                     0 => self.heap.open_units = after,
