@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include "xml.h"
 #include <sched.h>
+#include <unistd.h>
 
 // Reads a value of malloc_info for all sizes together, or for `size` if it is not 0.
 static size_t xml_sum(const char *attribute, size_t size) {
@@ -32,18 +33,19 @@ int main(void) {
     struct mallinfo2 start = mallinfo2();
     CHECK(start.keepcost == 0);
 
-    // Large blocks are exact too: each is rounded up to 64 KiB.
+    // Large blocks are exact too: each is rounded up to whole pages.
+    size_t page = sysconf(_SC_PAGESIZE);
     void *one = malloc(LARGE), *two = malloc(LARGE + 1);
     CHECK(one != NULL && two != NULL);
     memset(one, 1, LARGE);
     memset(two, 1, LARGE);
     struct mallinfo2 full = mallinfo2();
     CHECK(full.hblks == start.hblks + 2);
-    CHECK(full.hblkhd == start.hblkhd + 2 * LARGE + (64 << 10));
+    CHECK(full.hblkhd == start.hblkhd + 2 * LARGE + page);
     CHECK(full.uordblks == start.uordblks);
     free(one);
     struct mallinfo2 half = mallinfo2();
-    CHECK(half.hblks == start.hblks + 1 && half.hblkhd == start.hblkhd + LARGE + (64 << 10));
+    CHECK(half.hblks == start.hblks + 1 && half.hblkhd == start.hblkhd + LARGE + page);
     CHECK(half.fordblks >= full.fordblks);
     free(two);
     CHECK(mallinfo2().hblks == start.hblks && mallinfo2().hblkhd == start.hblkhd);

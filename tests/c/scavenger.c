@@ -72,10 +72,21 @@ static void *allocate(void *unused) {
     return unused;
 }
 
+/* A thread that is not the first starts the scavenger only after some ticks of the clock. Fast
+   machines fill all blocks in less. */
+static void *allocate_for_a_while(void *unused) {
+    allocate(unused);
+    for (int i = 0; i < 40; i++) {
+        free(OPAQUE(malloc(1 << 20)));
+        nanosleep(&(struct timespec){.tv_nsec = 5 * 1000000L}, NULL);
+    }
+    return unused;
+}
+
 /* In the child of a fork, only a thread that allocates tells the library that there are threads. */
 static void allocate_in_thread(void) {
     pthread_t thread;
-    CHECK(pthread_create(&thread, NULL, allocate, NULL) == 0 && pthread_join(thread, NULL) == 0);
+    CHECK(pthread_create(&thread, NULL, allocate_for_a_while, NULL) == 0 && pthread_join(thread, NULL) == 0);
 }
 
 static void release(int step) {

@@ -79,7 +79,7 @@ parts! {
         "Touched memory of blocks above 64 KiB that the program holds.",
         "free blocks earlier in the program, or allocate less";
     large_rounding: "behind large blocks",
-        "Touched memory between the ends of large blocks and the next multiple of 64 KiB.",
+        "Touched memory behind large blocks: up to the next OS page, or from 512 KiB on, 64 KiB.",
         "programs with threads return it a second or two after a block last changed size, \
          others by ebb_idle() or ebb_malloc_trim(); choose sizes just below a multiple of 64 KiB";
     cached: "caches",
