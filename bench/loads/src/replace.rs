@@ -12,17 +12,24 @@ pub struct Args {
     /// Blocks replaced, in thousands
     #[arg(long, default_value_t = 6000)]
     thousands: usize,
+    /// The shortest block, in bytes
+    #[arg(long, default_value_t = 16)]
+    shortest: usize,
+    /// The longest block, in bytes
+    #[arg(long, default_value_t = 511)]
+    longest: usize,
 }
-
-/// Sizes of blocks in bytes: 264 on average.
-const SIZES: std::ops::Range<usize> = 16..512;
-const SIZE_MEAN: usize = 264;
 
 /// Replaces one block of the set by a new one, which is written whole, and reads another one, again
 /// and again.
 pub fn run(args: &Args) -> Report {
     let mut random = fastrand::Rng::with_seed(1);
-    let count = (args.mib << 20) / SIZE_MEAN;
+    let count = (args.mib << 20) * 2 / (args.shortest + args.longest + 1);
+    let mut written = |random: &mut fastrand::Rng| {
+        let mut block = Block::new(random.usize(args.shortest..=args.longest));
+        block.fill();
+        block
+    };
     let mut blocks: Vec<Block> = (0..count).map(|_| written(&mut random)).collect();
     let mut read = 0;
     for _ in 0..args.thousands * 1000 {
@@ -31,10 +38,4 @@ pub fn run(args: &Args) -> Report {
     }
     std::hint::black_box(read);
     Report::new()
-}
-
-fn written(random: &mut fastrand::Rng) -> Block {
-    let mut block = Block::new(random.usize(SIZES));
-    block.fill();
-    block
 }

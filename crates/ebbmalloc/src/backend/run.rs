@@ -120,6 +120,8 @@ pub(crate) enum Tail {
     Seen,
     /// The tail is not resident. If the unit is paged, its free pages read as zero.
     NotResident,
+    /// The kernel refused to purge some of it.
+    Refused,
 }
 
 /// Flags of a unit. Only a thread with the lock of the page heap reads or writes them.
@@ -153,7 +155,8 @@ impl UnitFlags {
         match self.0 & Self::TAIL {
             0 => Tail::New,
             1 => Tail::Seen,
-            _ => Tail::NotResident,
+            2 => Tail::NotResident,
+            _ => Tail::Refused,
         }
     }
 

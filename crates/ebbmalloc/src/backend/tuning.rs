@@ -17,9 +17,9 @@ tunables! {
     /// The region is committed this far ahead of need.
     COMMIT_UNITS: usize = mib(1), "units", 31;
     /// The most bytes of a new medium block. Units of longer ones leave at most an eighth unused.
-    MEDIUM_BYTES_MAX: usize = (512 << 10) - 1, "bytes", 30;
+    MEDIUM_BYTES_MAX: usize = (512 << 10) - 1, "bytes", 43;
     /// Gaps that are looked at for a medium block.
-    OPEN_UNITS_TRIED_MAX: usize = 128, "units", 30;
+    GAPS_TRIED_MAX: usize = 128, "gaps", 43;
     /// Units that the region first skips at a foreign mapping. Each further try doubles it, since
     /// the mapping may be longer.
     SKIP_UNITS_MIN: usize = mib(16), "units", 31;

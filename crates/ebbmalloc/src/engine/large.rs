@@ -8,6 +8,7 @@ use crate::backend::page_heap::{Granted, PageRange, is_medium};
 use crate::backend::page_map::MapEntry;
 use crate::backend::region::UnitIndex;
 use crate::backend::run::{Run, RunState, large_bytes};
+use crate::backend::tuning::MEDIUM_BYTES_MAX;
 use crate::backend::units::{UnitRange, Units};
 use crate::engine::Engine;
 use crate::engine::lookup::LargeBlock;
@@ -69,8 +70,11 @@ impl<O: Os> Engine<O> {
         match block {
             LargeBlock::Run(first, units) => self.free_large_run(first, units),
             LargeBlock::Medium(pages) => {
-                self.count_large_freed(pages.len() * self.os.page_size());
-                self.pages().free_medium(pages);
+                let (block, bytes) = (self.address_of(&pages), pages.len() * self.os.page_size());
+                if !self.pages().free_medium(pages) {
+                    self.fault("double free", block, "free");
+                }
+                self.count_large_freed(bytes);
             }
         }
     }
@@ -197,7 +201,7 @@ impl<O: Os> Engine<O> {
         if size <= SMALL_MAX {
             // A request with an alignment that no small block has.
             return false;
-        } else if units.get() < MOVED_BLOCK_UNITS {
+        } else if size <= MEDIUM_BYTES_MAX {
             if !pages.resize_medium(block, size) {
                 return false;
             }

@@ -208,6 +208,19 @@ fn what_is_purged_behind_a_large_block_is_in_none() {
 }
 
 #[test]
+fn units_without_free_pages_stay_in_one() {
+    let engine = engine(1);
+    let kept = fill(&engine, 17 * MIB, 1024);
+    free(&engine, fill(&engine, 16 * MIB, 1024));
+    let medium = fill(&engine, 12 * MIB, 128 << 10);
+    assert!(in_huge_pages(&engine, &medium) > 50);
+    engine.trim();
+    assert_eq!(engine.stats().huge_bytes as usize, engine.os().huge_pages().len() * HUGE);
+    assert!(in_huge_pages(&engine, &medium) > 50);
+    engine.check_with(&[kept, medium].concat());
+}
+
+#[test]
 fn large_blocks_do_not_grow_into_the_rest_of_one() {
     let engine = engine(1);
     fill(&engine, 20 * MIB, 1024);

@@ -230,3 +230,40 @@ fn wrong_frees_are_told_from_each_other() {
     };
     assert!(fault(freed_inside).contains("invalid free"));
 }
+
+#[test]
+fn a_block_among_others_keeps_its_place_in_any_size_that_fits() {
+    let engine = engine();
+    let others = [filled(&engine, 70_000, 1), filled(&engine, 500_000, 2)];
+    let block = filled(&engine, 500_000, 3);
+    let last = filled(&engine, 70_000, 4);
+    assert_ne!(block.addr() % UNIT, 0);
+    for size in [500_000, 499_999, 470_000, 100_000, 480_000, 501_760] {
+        // SAFETY: a live block.
+        assert!(unsafe { engine.resize(block, size, 1) }, "{size}");
+        assert!(is_filled(block, 100_000, 3));
+        engine.check_with(&[others[0], others[1], block, last]);
+    }
+    assert!(is_filled(last, 70_000, 4));
+}
+
+/// The shortest gap needs memory that the limit forbids; a longer one does not.
+#[test]
+fn at_the_limit_resident_gaps_are_used() {
+    let engine = Engine::new(FakeOs::default().cpus(1).still().environment("EBB_LIMIT", "2M"));
+    let mut blocks = Vec::new();
+    while let block = engine.alloc(70_000)
+        && !block.is_null()
+    {
+        fill(&engine, block, 5);
+        blocks.push(block);
+    }
+    engine.check_with(&blocks);
+    for nth in 0..blocks.len() {
+        free(&engine, blocks[nth]);
+        blocks[nth] = engine.alloc(70_000);
+        assert!(!blocks[nth].is_null(), "{nth} of {blocks:?} {:?}", engine.stats());
+        fill(&engine, blocks[nth], 6);
+    }
+    engine.check_with(&blocks);
+}

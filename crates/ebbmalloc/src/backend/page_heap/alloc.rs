@@ -27,7 +27,7 @@ impl<'a, O: Os> Memory<'a, O> {
 
 impl PageHeap {
     /// The most units that may be in use or dirty.
-    fn resident_units_max(&self) -> usize {
+    pub(super) fn resident_units_max(&self) -> usize {
         self.limit.map_or(usize::MAX, NonZeroUsize::get)
     }
 
@@ -358,7 +358,7 @@ impl<O: Os> Pages<'_, O> {
 impl<O: Os> Pages<'_, O> {
     /// Takes a part out of the free run at `first`, and marks it as in use. What lies before and
     /// behind it stays free.
-    fn carve(&mut self, first: UnitIndex, part: Range<UnitIndex>) {
+    pub(super) fn carve(&mut self, first: UnitIndex, part: Range<UnitIndex>) {
         // SAFETY: the run is in a tree, so its record is current.
         let Run { state, units, .. } = unsafe { *self.region.run(first) };
         let end = first + units;

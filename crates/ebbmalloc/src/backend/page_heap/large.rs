@@ -12,32 +12,41 @@ use crate::backend::units::{UnitIndex, UnitRange, Units};
 use crate::platform::os::{Os, Refusal};
 use crate::size_class::UNIT;
 
+/// Whether memory may be taken that is not resident.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Growth {
+    No,
+    /// If that needs no room to be made for it.
+    IfEasy,
+    /// If need be, all other free memory goes first.
+    MakeRoom,
+}
+
 impl<O: Os> Pages<'_, O> {
     /// Extends a run in use to `longer` units if the memory after it is free.
     pub fn extend(&mut self, run: UnitRange, longer: Units) -> bool {
         let Some(all) = run.resized(longer) else {
             return false;
         };
-        let extended = self.take_behind(run.end()..all.end(), true).is_some();
+        let extended = self.take_behind(run.end()..all.end(), Growth::MakeRoom).is_some();
         if extended {
             self.mark_in_use(run.first(), longer.get());
         }
         extended
     }
 
-    /// Takes these units, which follow a run in use, if they are free. They may be dirty, clean,
-    /// unmapped or beyond the frontier, also in sequence; all dirty, unless the heap `may_grow`.
-    /// Returns how many were dirty.
-    pub(super) fn take_behind(&mut self, units: Range<UnitIndex>, may_grow: bool) -> Option<u32> {
+    /// Takes these units, which follow a run in use, if they are free: dirty, and with growth clean,
+    /// unmapped or beyond the frontier, also in sequence. Returns how many were dirty.
+    pub(super) fn take_behind(&mut self, units: Range<UnitIndex>, growth: Growth) -> Option<u32> {
         let (next, end) = (units.start, units.end);
         let count = end.checked_sub(next)?;
         if end as usize > self.region.units() || !self.heap.huge.allows(Touch::Unknown, units) {
             return None;
         }
-        let mut made_room = false;
+        let mut may_make_room = growth == Growth::MakeRoom;
         loop {
             let dirty = self.count_dirty_if_free(next, end)?;
-            if dirty < count && !(may_grow && self.admit(count)) {
+            if dirty < count && (growth == Growth::No || !self.admit(count)) {
                 return None;
             }
             match self.take_free_units(next, end) {
@@ -46,9 +55,9 @@ impl<O: Os> Pages<'_, O> {
                     self.purge_after_growth(count - dirty);
                     return Some(dirty);
                 }
-                Err(Refusal::Memory) if !made_room => {
+                Err(Refusal::Memory) if may_make_room => {
                     self.make_room();
-                    made_room = true;
+                    may_make_room = false;
                 }
                 Err(_) => return None,
             }
@@ -112,7 +121,7 @@ impl<O: Os> Pages<'_, O> {
             unsafe { ((*run).units, (*run).flags.tail(), Run::asked_at(run)) };
         let usable = large_bytes(asked, self.os.page_size());
         let next_tail = match tail {
-            Tail::NotResident => return 0,
+            Tail::NotResident | Tail::Refused => return 0,
             Tail::New if only_quiet => Tail::Seen,
             Tail::New | Tail::Seen => Tail::NotResident,
         };

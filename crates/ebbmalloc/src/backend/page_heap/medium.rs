@@ -6,18 +6,19 @@
 //! a bit for each page in use.
 //!
 //! A medium block is longer than a unit. So at most one begins in each unit, whose record has the
-//! block's size, and that block reaches beyond the unit. A paged unit is *open* if the page after
-//! its last page in use is free, in it or behind it. Then no block begins in it, and its record is
-//! in a list. A gap of free pages begins there, and may continue through free units into the next
-//! paged one. A new block takes the shortest gap that holds it.
+//! block's size, and that block reaches beyond the unit. A paged unit may be *open* if the page
+//! after its last page in use is free, in it or behind it. Then no block begins in it, and its
+//! record is in a list. A gap of free pages begins there, and may continue through free units into
+//! the next paged one. A new block takes the shortest gap that holds it.
 
 use core::ops::Range;
 
 use super::Pages;
+use super::large::Growth;
 use crate::backend::huge_pages::{self, Touch};
 use crate::backend::page_map::MapEntry;
 use crate::backend::run::{RunState, Tail};
-use crate::backend::tuning::{MEDIUM_BYTES_MAX, OPEN_UNITS_TRIED_MAX};
+use crate::backend::tuning::{GAPS_TRIED_MAX, MEDIUM_BYTES_MAX};
 use crate::backend::units::{UnitIndex, UnitRange, Units};
 use crate::platform::os::Os;
 use crate::size_class::{SMALL_MAX, UNIT};
@@ -46,22 +47,26 @@ impl<O: Os> Pages<'_, O> {
     pub fn alloc_medium(&mut self, size: usize) -> Option<(PageRange, bool)> {
         let units = Units::for_bytes(size)?;
         let may_grow = self.best_dirty(Touch::Unknown, units.get()).is_none();
-        let (block, zeroed) = match self.take_from_gap(size, may_grow) {
-            Some(taken) => taken,
-            None => {
-                let granted = self.alloc(units, Units::ONE)?;
-                let run = granted.first..granted.first + units.get();
-                run.for_each(|unit| self.begin_pages(unit, granted.zeroed));
-                let begin = granted.first as usize * self.unit_pages();
-                let block = pages_for(begin, size, self.os.page_size());
-                self.use_pages(block.clone());
-                (block, granted.zeroed)
-            }
-        };
+        let growth = if may_grow { Growth::IfEasy } else { Growth::No };
+        let (block, zeroed) = self
+            .take_from_gap(size, growth)
+            .or_else(|| self.take_units(size, units))
+            .or_else(|| self.take_from_any_gap(size))?;
         let (first, begin) = (self.unit_of(block.start), block.start % self.unit_pages());
         self.region.set_entry(first, MapEntry::medium(begin as u32));
         self.note_medium(first, size);
         Some((block, zeroed))
+    }
+
+    /// Takes the pages of a medium block in a new run of `length`, which holds `size` bytes.
+    fn take_units(&mut self, size: usize, length: Units) -> Option<(PageRange, bool)> {
+        let granted = self.alloc(length, Units::ONE)?;
+        let run = granted.first..granted.first + length.get();
+        run.for_each(|unit| self.begin_pages(unit, granted.zeroed));
+        let begin = granted.first as usize * self.unit_pages();
+        let block = pages_for(begin, size, self.os.page_size());
+        self.use_pages(block.clone());
+        Some((block, granted.zeroed))
     }
 
     /// Records the size of the medium block that begins in this unit.
@@ -72,11 +77,16 @@ impl<O: Os> Pages<'_, O> {
         }
     }
 
-    /// Frees a medium block.
-    pub fn free_medium(&mut self, block: PageRange) {
-        let first = self.unit_of(block.start);
-        self.region.set_entry(first, self.region.entry(first as usize).freed());
-        self.release_pages(block);
+    /// Frees a medium block. False if it is none any more: another thread has freed it.
+    pub fn free_medium(&mut self, block: PageRange) -> bool {
+        let (first, begin) = (self.unit_of(block.start), block.start % self.unit_pages());
+        let entry = self.region.entry(first as usize);
+        let is_block = entry == MapEntry::medium(begin as u32);
+        if is_block {
+            self.region.set_entry(first, entry.freed());
+            self.release_pages(block);
+        }
+        is_block
     }
 
     /// Resizes a medium block in place to hold `size` bytes, more than a unit. False if the pages
@@ -85,7 +95,7 @@ impl<O: Os> Pages<'_, O> {
         let end = pages_for(block.start, size, self.os.page_size()).end;
         if end < block.end {
             self.release_pages(end..block.end);
-        } else if end > block.end && self.take_pages(block.end..end, true).is_none() {
+        } else if end > block.end && self.take_pages(block.end..end, Growth::MakeRoom).is_none() {
             return false;
         }
         self.note_medium(self.unit_of(block.start), size);
@@ -102,7 +112,7 @@ impl<O: Os> Pages<'_, O> {
         let Some(run) = UnitRange::new(first, length).filter(|_| is_alone) else {
             return false;
         };
-        if self.take_behind(units.end..run.end(), true).is_none() {
+        if self.take_behind(units.end..run.end(), Growth::MakeRoom).is_none() {
             return false;
         }
         for unit in units {
@@ -115,18 +125,19 @@ impl<O: Os> Pages<'_, O> {
 
     /// Takes the pages of a medium block in the shortest gap that holds it, among some of those that
     /// were opened last.
-    fn take_from_gap(&mut self, size: usize, may_grow: bool) -> Option<(PageRange, bool)> {
+    fn take_from_gap(&mut self, size: usize, growth: Growth) -> Option<(PageRange, bool)> {
         let count = size.div_ceil(self.os.page_size());
         let (mut unit, mut shortest, mut best) = (self.heap.open_units, usize::MAX, None);
-        for _ in 0..OPEN_UNITS_TRIED_MAX {
+        for _ in 0..GAPS_TRIED_MAX {
             if unit == 0 || shortest == count {
                 break;
             }
             // SAFETY: an open unit is in use, hence committed. The lock guards its record.
             let next = unsafe { (*self.region.run(unit)).right };
             let begin = self.end_of_used(unit);
-            let gap = self.gap_at(begin, unit, 2 * count, may_grow);
-            if gap == 0 {
+            let gap = self.gap_at(begin, unit, 2 * count, growth);
+            if gap < self.unit_pages() && growth != Growth::No {
+                // Too short for any block until one of its neighbours is freed.
                 self.set_open(unit, false);
             } else if gap >= count && gap < shortest {
                 (shortest, best) = (gap, Some(begin));
@@ -134,8 +145,70 @@ impl<O: Os> Pages<'_, O> {
             unit = next;
         }
         let block = pages_for(best?, size, self.os.page_size());
-        let zeroed = self.take_pages(block.clone(), may_grow)?;
-        Some((block, zeroed))
+        match self.take_pages(block.clone(), growth) {
+            Some(zeroed) => Some((block, zeroed)),
+            // A longer one may be resident.
+            None if growth != Growth::No => self.take_from_gap(size, Growth::No),
+            None => None,
+        }
+    }
+
+    /// Where memory is short: takes the pages of a medium block in the first gap of the heap that
+    /// holds it and ends in a paged unit, also in one that begins behind another kind of block.
+    /// Looks at all runs.
+    #[cold]
+    fn take_from_any_gap(&mut self, size: usize) -> Option<(PageRange, bool)> {
+        let page = self.os.page_size();
+        let (mut unit, mut begin) = (1, self.unit_pages());
+        let mut last_free = None;
+        while unit < self.heap.frontier {
+            // SAFETY: the unit is below the frontier, hence committed, and a run begins there.
+            let run = unsafe { *self.region.run(unit) };
+            let is_paged = self.is_paged(unit);
+            if is_paged {
+                let end =
+                    unit as usize * self.unit_pages() + self.used(unit).trailing_zeros() as usize;
+                let block = pages_for(begin, size, page);
+                if block.end <= end
+                    && let Some(zeroed) = self.take_pages(block.clone(), Growth::IfEasy)
+                {
+                    return Some((block, zeroed));
+                }
+                let block = pages_for(end.saturating_sub(size.div_ceil(page)), size, page);
+                if let Some(free) = last_free
+                    && self.take_from_end(free, unit, &block)
+                {
+                    let zeroed = self.use_pages(block.clone());
+                    return Some((block, zeroed));
+                }
+            }
+            last_free = matches!(run.state, RunState::Dirty | RunState::Clean).then_some(unit);
+            unit += run.units;
+            if is_paged {
+                begin = self.end_of_used(unit - 1);
+            } else if matches!(run.state, RunState::InUse | RunState::Foreign) {
+                begin = unit as usize * self.unit_pages();
+            }
+        }
+        None
+    }
+
+    /// Takes the end of the free run at `free`, up to the paged unit `end`, for a block that begins
+    /// in it. Takes fewer units than the beginning of the gap would. False if the block begins
+    /// before the run, or if memory would have to be purged first.
+    fn take_from_end(&mut self, free: UnitIndex, end: UnitIndex, block: &PageRange) -> bool {
+        let first = self.unit_of(block.start);
+        let (units, counts) = (end - first.min(end), &self.heap.counts);
+        // SAFETY: the run is free, so its record is current.
+        let is_clean = unsafe { (*self.region.run(free)).state } == RunState::Clean;
+        let resident = counts.held() + if is_clean { units as usize } else { 0 };
+        if first < free || units == 0 || resident > self.heap.resident_units_max() {
+            return false;
+        }
+        self.carve(free, first..end);
+        self.count_use(units);
+        (first..end).for_each(|unit| self.begin_pages(unit, is_clean));
+        true
     }
 
     /// The page after the last one in use of a paged unit.
@@ -145,8 +218,9 @@ impl<O: Os> Pages<'_, O> {
     }
 
     /// Pages in the gap from `begin` on, which is at the end of a paged unit's pages in use; of a
-    /// gap of at least `enough`, some of them. `may_grow`: also memory that is not resident.
-    fn gap_at(&self, begin: usize, unit: UnitIndex, enough: usize, may_grow: bool) -> usize {
+    /// gap of at least `enough`, some of them. Unless there may be growth, only resident ones.
+    fn gap_at(&self, begin: usize, unit: UnitIndex, enough: usize, growth: Growth) -> usize {
+        let may_grow = growth != Growth::No;
         let pages_before = |unit: UnitIndex| unit as usize * self.unit_pages() - begin;
         let mut next = unit + 1;
         while next < self.heap.frontier && pages_before(next) < enough {
@@ -165,9 +239,9 @@ impl<O: Os> Pages<'_, O> {
         if next < self.heap.frontier || may_grow { enough } else { pages_before(next) }
     }
 
-    /// Takes these pages, which follow a page in use, if all are free. `may_grow`: also memory that
-    /// is not resident. Returns whether all pages read as zero.
-    fn take_pages(&mut self, pages: PageRange, may_grow: bool) -> Option<bool> {
+    /// Takes these pages, which follow a page in use, if all are free. Returns whether all of them
+    /// read as zero.
+    fn take_pages(&mut self, pages: PageRange, growth: Growth) -> Option<bool> {
         let units = self.units_of(&pages);
         let ends = [units.start, units.end - 1];
         if ends.iter().any(|&unit| self.used(unit) & self.mask(unit, &pages) != 0) {
@@ -176,7 +250,7 @@ impl<O: Os> Pages<'_, O> {
         let [begin_is_paged, end_is_paged] = ends.map(|unit| self.is_paged(unit) as u32);
         let (next, end) = (units.start + begin_is_paged, units.end - end_is_paged);
         if next < end {
-            let dirty = self.take_behind(next..end, may_grow)?;
+            let dirty = self.take_behind(next..end, growth)?;
             (next..end).for_each(|unit| self.begin_pages(unit, dirty == 0));
         }
         Some(self.use_pages(pages))
@@ -215,9 +289,11 @@ impl<O: Os> Pages<'_, O> {
                 self.region.set_entry(unit, self.region.entry(unit as usize).with_paged(false));
             }
         }
-        let before = self.unit_of(pages.start - 1);
-        if self.is_paged(before) && self.end_of_used(before) == pages.start {
-            self.set_open(before, true);
+        // The gap may begin in the unit before.
+        let first = self.unit_of(pages.start);
+        let below = self.mask(first, &(0..pages.start));
+        if self.used(first) & below == 0 && self.is_paged(first - 1) {
+            self.set_open(first - 1, true);
         }
         if !free.is_empty() {
             self.free(free.start, free.end - free.start);
@@ -229,15 +305,17 @@ impl<O: Os> Pages<'_, O> {
     pub fn purge_paged(&mut self, unit: UnitIndex, only_quiet: bool) -> usize {
         // SAFETY: a paged unit is committed, and the lock guards its record.
         match unsafe { (*self.region.run(unit)).flags }.tail() {
-            Tail::NotResident => return 0,
+            Tail::NotResident | Tail::Refused => return 0,
             Tail::New if only_quiet => {
                 self.set_tail(unit, Tail::Seen);
                 return 0;
             }
             Tail::New | Tail::Seen => {}
         }
-        huge_pages::break_in(self.region, &mut self.heap.counts, unit..unit + 1);
         let (used, page) = (self.used(unit), self.os.page_size());
+        if (used.count_ones() as usize) < self.unit_pages() {
+            huge_pages::break_in(self.region, &mut self.heap.counts, unit..unit + 1);
+        }
         let (mut purged_bytes, mut tail, mut at) = (0, Tail::NotResident, 0);
         while at < self.unit_pages() {
             let rest = used >> at;
@@ -248,7 +326,7 @@ impl<O: Os> Pages<'_, O> {
             if count > 0
                 && !unsafe { self.os.purge(self.region.address(unit).add(at * page), bytes) }
             {
-                tail = Tail::New;
+                tail = Tail::Refused;
             } else {
                 purged_bytes += bytes;
             }
