@@ -86,7 +86,8 @@ static void *allocate_for_a_while(void *unused) {
 /* In the child of a fork, only a thread that allocates tells the library that there are threads. */
 static void allocate_in_thread(void) {
     pthread_t thread;
-    CHECK(pthread_create(&thread, NULL, allocate_for_a_while, NULL) == 0 && pthread_join(thread, NULL) == 0);
+    CHECK(pthread_create(&thread, NULL, allocate_for_a_while, NULL) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
 }
 
 static void release(int step) {

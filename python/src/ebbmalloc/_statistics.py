@@ -49,9 +49,9 @@ class Stats(TypedDict):
     dirty_bytes: int
     #: Free memory that stays resident because as much was needed again soon after a purge (refaults).
     wanted_bytes: int
-    #: In blocks above 64 KiB that the program holds. Each is a run of its own.
+    #: In blocks above 64 KiB that the program holds.
     large_bytes: int
-    #: Upper bound of the part of `live_bytes` that is rounding: up to size classes, or to 64 KiB.
+    #: Upper bound of the part of `live_bytes` that is rounding: up to size classes, to OS pages, or in heaps to 64 KiB.
     rounding_bytes: int
     #: The part of `live_bytes` in heaps that the program made (`ebb_heap_new`, `Heap`).
     heap_bytes: int

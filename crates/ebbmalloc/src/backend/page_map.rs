@@ -74,8 +74,8 @@ impl MapEntry {
         self.code() == Self::LARGE_FREED.code()
     }
 
-    /// Where in the unit the large or medium block begins or began, in bytes. `page`: those of an OS
-    /// page.
+    /// Where in the unit the large or medium block begins or began, in bytes. An OS page has `page`
+    /// bytes.
     pub const fn begin(self, page: usize) -> usize {
         (self.0 >> UNIT_SHIFT) as usize * page
     }

@@ -3,7 +3,10 @@
 //! The sizes that a program asks for become lengths here and nowhere else. So no sum of a position
 //! and a length wraps, and none is truncated.
 
-use crate::size_class::UNIT;
+use core::ops::Range;
+
+use crate::backend::tuning::MEDIUM_BYTES_MAX;
+use crate::size_class::{SMALL_MAX, UNIT};
 
 /// The number of a unit, counted from the region's start. Unit 0 is never handed out, so 0 can
 /// stand for "none".
@@ -108,6 +111,19 @@ impl UnitRange {
             None => None,
         }
     }
+}
+
+/// Whether a new block of no heap is medium, where an OS page has `page` bytes.
+pub(crate) fn is_medium(size: usize, align: usize, page: usize) -> bool {
+    size > SMALL_MAX && size <= MEDIUM_BYTES_MAX && align <= page && page < UNIT
+}
+
+/// OS pages, numbered from the region's start. Those of a medium block, or some of them.
+pub(crate) type PageRange = Range<usize>;
+
+/// The pages from `begin` on that hold a block of `size` bytes.
+pub(crate) fn pages_for(begin: usize, size: usize, page: usize) -> PageRange {
+    begin..begin + size.div_ceil(page)
 }
 
 #[cfg(test)]

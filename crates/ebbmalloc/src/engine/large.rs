@@ -4,12 +4,12 @@
 use core::ops::Range;
 use core::ptr;
 
-use crate::backend::page_heap::{Granted, PageRange, is_medium};
+use crate::backend::page_heap::Granted;
 use crate::backend::page_map::MapEntry;
 use crate::backend::region::UnitIndex;
 use crate::backend::run::{Run, RunState, large_bytes};
 use crate::backend::tuning::MEDIUM_BYTES_MAX;
-use crate::backend::units::{UnitRange, Units};
+use crate::backend::units::{PageRange, UnitRange, Units, is_medium};
 use crate::engine::Engine;
 use crate::engine::lookup::LargeBlock;
 use crate::engine::tuning::MOVED_BLOCK_UNITS;

@@ -1,9 +1,9 @@
 //! Looks up addresses: which small block, large block or block of a heap begins there, if any. It
 //! reports no misuse and aborts no program; `misuse` does.
 
-use crate::backend::page_heap::{PageRange, pages_for};
 use crate::backend::region::UnitIndex;
 use crate::backend::run::{Run, large_bytes};
+use crate::backend::units::{PageRange, pages_for};
 use crate::central::heap_record::{Contents, HeapRecord, of_block};
 use crate::engine::Engine;
 use crate::platform::os::Os;

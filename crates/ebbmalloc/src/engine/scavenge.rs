@@ -328,8 +328,8 @@ impl<O: Os> Engine<O> {
     }
 
     /// Purges free OS pages of the spans that begin in these units, and pages behind the ends of
-    /// large blocks and between medium ones. `only_quiet`: of spans and blocks that have not changed
-    /// lately. Returns the bytes purged.
+    /// large blocks and between medium ones. `only_quiet`: of spans and blocks that have not
+    /// changed lately. Returns the bytes purged.
     pub(crate) fn purge_free_pages(
         &self,
         units: impl Iterator<Item = usize>,

@@ -338,8 +338,8 @@ impl Ledger {
         });
     }
 
-    /// Books a unit with pages of medium blocks. The rounding of a block, less than a page, counts in
-    /// the unit that it begins in.
+    /// Books a unit with pages of medium blocks. The rounding of a block, less than a page, counts
+    /// where it begins, as if its last page were resident.
     fn book_paged(&mut self, tables: &mut impl Tables, unit: usize, run: Run, entry: MapEntry) {
         let page = tables.page();
         for_each_resident(tables, address_of(tables, unit), UNIT, |offset| {

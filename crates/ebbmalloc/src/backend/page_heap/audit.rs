@@ -2,12 +2,13 @@
 
 use core::iter;
 
-use super::{Pages, pages_for};
+use super::Pages;
 use crate::backend::huge_pages::places;
 use crate::backend::mappings::flags;
 use crate::backend::region::UnitIndex;
 use crate::backend::retention::PageCounts;
 use crate::backend::run::{Run, RunState};
+use crate::backend::units::pages_for;
 use crate::platform::os::Os;
 use crate::size_class::UNIT;
 

@@ -35,8 +35,8 @@ impl<O: Os> Pages<'_, O> {
         extended
     }
 
-    /// Takes these units, which follow a run in use, if they are free: dirty, and with growth clean,
-    /// unmapped or beyond the frontier, also in sequence. Returns how many were dirty.
+    /// Takes these units, which follow a run in use, if they are free: dirty, or with growth also
+    /// clean, unmapped or beyond the frontier, in any sequence. Returns how many were dirty.
     pub(super) fn take_behind(&mut self, units: Range<UnitIndex>, growth: Growth) -> Option<u32> {
         let (next, end) = (units.start, units.end);
         let count = end.checked_sub(next)?;

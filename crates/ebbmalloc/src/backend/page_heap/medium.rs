@@ -18,23 +18,10 @@ use super::large::Growth;
 use crate::backend::huge_pages::{self, Touch};
 use crate::backend::page_map::MapEntry;
 use crate::backend::run::{RunState, Tail};
-use crate::backend::tuning::{GAPS_TRIED_MAX, MEDIUM_BYTES_MAX};
-use crate::backend::units::{UnitIndex, UnitRange, Units};
+use crate::backend::tuning::GAPS_TRIED_MAX;
+use crate::backend::units::{PageRange, UnitIndex, UnitRange, Units, pages_for};
 use crate::platform::os::Os;
-use crate::size_class::{SMALL_MAX, UNIT};
-
-/// Whether a new block of no heap is medium, where an OS page has `page` bytes.
-pub(crate) fn is_medium(size: usize, align: usize, page: usize) -> bool {
-    size > SMALL_MAX && size <= MEDIUM_BYTES_MAX && align <= page && page < UNIT
-}
-
-/// OS pages, numbered from the region's start. Those of a medium block, or some of them.
-pub(crate) type PageRange = Range<usize>;
-
-/// The pages from `begin` on that hold a block of `size` bytes.
-pub(crate) fn pages_for(begin: usize, size: usize, page: usize) -> PageRange {
-    begin..begin + size.div_ceil(page)
-}
+use crate::size_class::UNIT;
 
 impl<O: Os> Pages<'_, O> {
     /// OS pages in a unit, at most 16.
@@ -42,8 +29,8 @@ impl<O: Os> Pages<'_, O> {
         UNIT / self.os.page_size()
     }
 
-    /// Takes the pages of a medium block of `size` bytes: [`is_medium`]. Also returns whether all
-    /// of them read as zero. `None` as by [`Pages::alloc`].
+    /// Takes the pages of a medium block of `size` bytes. Also returns whether all of them read as
+    /// zero. `None` as by [`Pages::alloc`].
     pub fn alloc_medium(&mut self, size: usize) -> Option<(PageRange, bool)> {
         let units = Units::for_bytes(size)?;
         let may_grow = self.best_dirty(Touch::Unknown, units.get()).is_none();
@@ -123,8 +110,8 @@ impl<O: Os> Pages<'_, O> {
         true
     }
 
-    /// Takes the pages of a medium block in the shortest gap that holds it, among some of those that
-    /// were opened last.
+    /// Takes the pages of a medium block in the shortest gap that holds it, among those that were
+    /// opened last.
     fn take_from_gap(&mut self, size: usize, growth: Growth) -> Option<(PageRange, bool)> {
         let count = size.div_ceil(self.os.page_size());
         let (mut unit, mut shortest, mut best) = (self.heap.open_units, usize::MAX, None);

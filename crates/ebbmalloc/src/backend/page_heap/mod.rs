@@ -26,8 +26,6 @@ use crate::backend::units::UnitIndex;
 use crate::platform::os::Os;
 use crate::platform::sync::{Guard, Lock};
 
-pub(crate) use medium::{PageRange, is_medium, pages_for};
-
 /// A run that was handed out.
 #[derive(Clone, Copy, Debug)]
 #[must_use]

@@ -12,7 +12,7 @@ use crate::safety::tuning::STACK_CALLS_MAX;
 use crate::size_class::UNIT;
 
 impl<O: Os> Engine<O> {
-    /// The large block at this address. An address at which no large block begins stops the program.
+    /// The large block at this address. If none begins there, the program stops.
     #[cold]
     #[inline(never)]
     pub(crate) fn large_at(&self, block: *mut u8, operation: &str) -> LargeBlock {

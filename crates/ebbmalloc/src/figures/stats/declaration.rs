@@ -100,8 +100,8 @@ statistics! {
         wanted_bytes: Gauge Bytes,
         /** In blocks above 64 KiB that the program holds. */
         large_bytes: Gauge Bytes,
-        /// Upper bound of the part of `live_bytes` that is rounding: up to size classes, to OS pages,
-        /// or in heaps to 64 KiB.
+        /// Upper bound of the part of `live_bytes` that is rounding: up to size classes, to OS
+        /// pages, or in heaps to 64 KiB.
         rounding_bytes: Gauge Bytes,
         /** The part of `live_bytes` in heaps that the program made (`ebb_heap_new`, `Heap`). */
         heap_bytes: Gauge Bytes,
