@@ -155,17 +155,18 @@ impl<O: Os> Pages<'_, O> {
             if is_paged {
                 let end =
                     unit as usize * self.unit_pages() + self.used(unit).trailing_zeros() as usize;
-                let block = pages_for(begin, size, page);
-                if block.end <= end
-                    && let Some(zeroed) = self.take_pages(block.clone(), Growth::IfEasy)
-                {
-                    return Some((block, zeroed));
-                }
                 let block = pages_for(end.saturating_sub(size.div_ceil(page)), size, page);
                 if let Some(free) = last_free
                     && self.take_from_end(free, unit, &block)
                 {
                     let zeroed = self.use_pages(block.clone());
+                    return Some((block, zeroed));
+                }
+                let block = pages_for(begin, size, page);
+                // Even in vain this may purge, and so join the free runs before the unit.
+                if block.end <= end
+                    && let Some(zeroed) = self.take_pages(block.clone(), Growth::IfEasy)
+                {
                     return Some((block, zeroed));
                 }
             }
