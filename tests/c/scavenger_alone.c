@@ -51,11 +51,11 @@ int main(int arguments, char **argument) {
     allocate();
     if (strcmp(argument[1], "exit") == 0) syscall(SYS_exit, 0);
     /* On a busy machine a joined thread may be there for a moment longer. Now and then enough is
-     * free for the scavenger to be worth it, so the program has three tries. */
+     * free for the scavenger to be worth it, so the program has eight tries. */
     for (int tries = 0; tries < 100 && threads(all, 4) > 1; tries++) work_ms(20);
-    if (threads(all, 4) > 1 && arguments < 4)
-        return execl("/proc/self/exe", "scavenger_alone", "unshare", "again",
-                     arguments == 3 ? "again" : NULL, NULL);
+    char tries_left[] = {arguments > 2 ? argument[2][0] - 1 : '7', 0};
+    if (threads(all, 4) > 1 && tries_left[0] > '0')
+        return execl("/proc/self/exe", "scavenger_alone", "unshare", tries_left, NULL);
     CHECK(threads(all, 4) == 1 && is_alone());
     return 0;
 }

@@ -43,7 +43,7 @@ class Stats(TypedDict):
     pinned_bytes: int
     #: In free blocks of spans that are not resident: their OS pages were never touched, or were purged.
     hole_bytes: int
-    #: In the ends of spans after their last block, and in the records of heaps.
+    #: In the ends of spans after their last block, behind large blocks, and in the records of heaps.
     end_bytes: int
     #: In free runs that are resident.
     dirty_bytes: int

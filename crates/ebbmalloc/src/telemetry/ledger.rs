@@ -79,7 +79,7 @@ parts! {
         "Touched memory of blocks above 64 KiB that the program holds.",
         "free blocks earlier in the program, or allocate less";
     large_rounding: "behind large blocks",
-        "Touched memory behind large blocks: up to the next OS page, or from 512 KiB on, 64 KiB.",
+        "Touched memory behind large blocks, up to the next block or the next 64 KiB.",
         "programs with threads return it a second or two after a block last changed size, \
          others by ebb_idle() or ebb_malloc_trim(); choose sizes just below a multiple of 64 KiB";
     cached: "caches",
@@ -344,7 +344,7 @@ impl Ledger {
         let page = tables.page();
         for_each_resident(tables, address_of(tables, unit), UNIT, |offset| {
             let part = match run.asked_high >> (offset / page) & 1 {
-                0 => &mut self.free_runs,
+                0 => &mut self.large_rounding,
                 _ => &mut self.large,
             };
             *part += page as u64;

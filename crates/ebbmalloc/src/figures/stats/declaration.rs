@@ -91,7 +91,8 @@ statistics! {
         /// In free blocks of spans that are not resident: their OS pages were never touched, or
         /// were purged.
         hole_bytes: Gauge Bytes,
-        /** In the ends of spans after their last block, and in the records of heaps. */
+        /// In the ends of spans after their last block, behind large blocks, and in the records of
+        /// heaps.
         end_bytes: Gauge Bytes,
         /** In free runs that are resident. */
         dirty_bytes: Gauge Bytes,
