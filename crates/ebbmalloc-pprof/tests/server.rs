@@ -89,14 +89,15 @@ fn the_pages_have_profiles() {
     assert_eq!(heap.text(heap.message.default_sample_type), "inuse_space");
     assert_eq!(allocs.text(allocs.message.default_sample_type), "alloc_space");
 
-    // 64 MiB are held and 64 freed, by 256 samples: four deviations are 25 % and 18 %.
+    // 64 MiB are held, by 128 samples, and as many were freed: four deviations are 35 %, and of all
+    // 25 %.
     for profile in [&heap, &allocs] {
         let (live, all) = (profile.sum("inuse_space") / MIB, profile.sum("alloc_space") / MIB);
-        assert!((48.0..82.0).contains(&live), "{live} MiB live");
-        assert!((105.0..155.0).contains(&all), "{all} MiB allocated");
+        assert!((41.0..87.0).contains(&live), "{live} MiB live");
+        assert!((96.0..160.0).contains(&all), "{all} MiB allocated");
         let (live, all) = (profile.sum("inuse_objects"), profile.sum("alloc_objects"));
-        assert!((48e3..82e3).contains(&live), "{live} live");
-        assert!((105e3..155e3).contains(&all), "{all} allocated");
+        assert!((41e3..87e3).contains(&live), "{live} live");
+        assert!((96e3..160e3).contains(&all), "{all} allocated");
     }
 
     let message = &heap.message;
