@@ -43,7 +43,7 @@ class Stats(TypedDict):
     pinned_bytes: int
     #: In free blocks of spans that are not resident: their OS pages were never touched, or were purged.
     hole_bytes: int
-    #: In the ends of spans after their last block, behind large blocks, and in the records of heaps.
+    #: In ends of spans after their last block, behind large blocks, in heaps' records.
     end_bytes: int
     #: In free runs that are resident.
     dirty_bytes: int
@@ -51,7 +51,7 @@ class Stats(TypedDict):
     wanted_bytes: int
     #: In blocks above 64 KiB that the program holds.
     large_bytes: int
-    #: Upper bound of the part of `live_bytes` that is rounding: up to size classes, to OS pages, or in heaps to 64 KiB.
+    #: Upper bound of the rounding in `live_bytes`: to classes, OS pages, in heaps 64 KiB.
     rounding_bytes: int
     #: The part of `live_bytes` in heaps that the program made (`ebb_heap_new`, `Heap`).
     heap_bytes: int

@@ -39,8 +39,8 @@ impl<O: Os> Pages<'_, O> {
             .take_from_gap(size, growth)
             .or_else(|| self.take_units(size, units))
             .or_else(|| self.take_from_any_gap(size))?;
-        let (first, begin) = (self.unit_of(block.start), block.start % self.unit_pages());
-        self.region.set_entry(first, MapEntry::medium(begin as u32));
+        let (first, entry) = self.entry_of(&block);
+        self.region.set_entry(first, entry);
         self.note_medium(first, size);
         Some((block, zeroed))
     }
@@ -56,6 +56,12 @@ impl<O: Os> Pages<'_, O> {
         Some((block, granted.zeroed))
     }
 
+    /// The unit that a medium block begins in, and that unit's entry in the page map.
+    fn entry_of(&self, block: &PageRange) -> (UnitIndex, MapEntry) {
+        let begin = block.start % self.unit_pages();
+        (self.unit_of(block.start), MapEntry::medium(begin as u32))
+    }
+
     /// Records the size of the medium block that begins in this unit.
     fn note_medium(&mut self, first: UnitIndex, size: usize) {
         // SAFETY: the unit is in use, hence committed. The lock guards its record.
@@ -66,9 +72,8 @@ impl<O: Os> Pages<'_, O> {
 
     /// Frees a medium block. False if it is none any more: another thread has freed it.
     pub fn free_medium(&mut self, block: PageRange) -> bool {
-        let (first, begin) = (self.unit_of(block.start), block.start % self.unit_pages());
-        let entry = self.region.entry(first as usize);
-        let is_block = entry == MapEntry::medium(begin as u32);
+        let (first, entry) = self.entry_of(&block);
+        let is_block = self.region.entry(first as usize) == entry;
         if is_block {
             self.region.set_entry(first, entry.freed());
             self.release_pages(block);

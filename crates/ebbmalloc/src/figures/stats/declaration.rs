@@ -91,8 +91,7 @@ statistics! {
         /// In free blocks of spans that are not resident: their OS pages were never touched, or
         /// were purged.
         hole_bytes: Gauge Bytes,
-        /// In the ends of spans after their last block, behind large blocks, and in the records of
-        /// heaps.
+        /** In ends of spans after their last block, behind large blocks, in heaps' records. */
         end_bytes: Gauge Bytes,
         /** In free runs that are resident. */
         dirty_bytes: Gauge Bytes,
@@ -101,8 +100,7 @@ statistics! {
         wanted_bytes: Gauge Bytes,
         /** In blocks above 64 KiB that the program holds. */
         large_bytes: Gauge Bytes,
-        /// Upper bound of the part of `live_bytes` that is rounding: up to size classes, to OS
-        /// pages, or in heaps to 64 KiB.
+        /** Upper bound of the rounding in `live_bytes`: to classes, OS pages, in heaps 64 KiB. */
         rounding_bytes: Gauge Bytes,
         /** The part of `live_bytes` in heaps that the program made (`ebb_heap_new`, `Heap`). */
         heap_bytes: Gauge Bytes,
