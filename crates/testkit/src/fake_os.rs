@@ -299,7 +299,7 @@ impl FakeOs {
         *self.in_move.lock().unwrap() = Some(Box::new(work));
     }
 
-    /// Refuses the next move of pages, and unmaps its target: as kernels before Linux 6.17 do where
+    /// Refuses the next move of pages to a longer range, and unmaps that range: as kernels do where
     /// the process is beyond a limit of its own.
     pub fn lose_next_target(&self) {
         self.loses_target.store(true, Ordering::Relaxed);
@@ -607,7 +607,7 @@ impl OsMemory for FakeOs {
         bytes: usize,
         room: usize,
     ) -> Result<(), Refusal> {
-        let loses = self.loses_target.swap(false, Ordering::Relaxed);
+        let loses = room > bytes && self.loses_target.swap(false, Ordering::Relaxed);
         if self.faults.refuses() || loses {
             // SAFETY: the caller guarantees that nothing else uses the target. Its contents are
             // lost.

@@ -72,6 +72,11 @@ impl Mappings {
         self.later(region, units.clone()).next().unwrap_or(units.end)
     }
 
+    /// Where the mapping of the last of these units begins, at least at the start of the range.
+    pub fn last(&self, region: &Region, units: Range<UnitIndex>) -> UnitIndex {
+        self.later(region, units.clone()).last().unwrap_or(units.start)
+    }
+
     /// Whether pages of these units may move, given the limit of mappings. Each mapping moves
     /// separately.
     pub fn may_move(&self, region: &Region, units: Range<UnitIndex>) -> bool {

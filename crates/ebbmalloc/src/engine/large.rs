@@ -290,38 +290,49 @@ impl<O: Os> Engine<O> {
         let (region, os) = (&self.region, &self.os);
         let units = |bytes: usize| bytes.div_ceil(UNIT) as u32;
         let end = first + units(bytes);
-        let (mut at, mut unmapped) = (first, true);
         // Before Linux 6.17, one call moves pages of one mapping only.
-        while at < end {
-            let next = self.pages.lock().mappings.end(region, at..end);
-            let done = (at - first) as usize * UNIT;
-            let length = (bytes - done).min((next - at) as usize * UNIT);
-            let target_bytes = if next == end { capacity_bytes - done } else { length };
+        let last = self.pages.lock().mappings.last(region, first..end);
+        let move_piece = |at: UnitIndex, bytes: usize, capacity_bytes: usize| {
             let to = target + (at - first);
-            let (source, block) = (region.address(at), region.address(to));
+            let (from, into) = (region.address(at), region.address(to));
             // SAFETY: the caller guarantees that both runs are mapped, its own, and long enough.
-            unsafe {
-                if let Err(refusal) = os.move_pages(source, block, length, target_bytes) {
-                    let is_lost = refusal == Refusal::Addresses;
-                    if at == first {
-                        if !is_lost {
-                            return Moved::No;
-                        }
-                        let rest = capacity_bytes - target_bytes;
-                        if rest == 0 || os.decommit(block.add(target_bytes), rest) {
-                            return Moved::TargetLost;
-                        }
-                    }
-                    assert!(!is_lost, "the kernel took {target_bytes} bytes at {block:p} away");
-                    // Earlier pages have moved for good, so the others are copied.
-                    copy(source, block, bytes - done);
-                    unmapped = os.decommit(source, bytes - done);
-                    // Else the pages go at least, if the kernel lets them.
-                    let _ = unmapped || os.purge(source, bytes - done);
-                    break;
-                }
+            let moved = unsafe { os.move_pages(from, into, bytes, capacity_bytes) };
+            if moved.is_ok() {
+                self.pages().record_mapping(to..to + units(capacity_bytes), true);
             }
-            self.pages().record_mapping(to..to + units(target_bytes), true);
+            moved
+        };
+        let before_last = (last - first) as usize * UNIT;
+        // The last mapping moves first. Only this one grows, and only growth is refused so late
+        // that the kernel has taken the target, and near a limit cannot give it back.
+        match move_piece(last, bytes - before_last, capacity_bytes - before_last) {
+            Ok(()) => {}
+            Err(Refusal::Addresses) => {
+                // SAFETY: the caller owns the target. If this fails too, the page heap gives these
+                // addresses up when it finds them mapped.
+                let _ =
+                    before_last == 0 || unsafe { os.decommit(region.address(target), before_last) };
+                return Moved::TargetLost;
+            }
+            Err(_) => return Moved::No,
+        }
+        let (mut at, mut unmapped) = (first, true);
+        while at < last {
+            let next = self.pages.lock().mappings.end(region, at..last);
+            let length = (next - at) as usize * UNIT;
+            if let Err(refusal) = move_piece(at, length, length) {
+                assert!(refusal != Refusal::Addresses, "the kernel took {length} bytes away");
+                // Others have moved for good, so the rest is copied.
+                let (source, rest) = (region.address(at), (last - at) as usize * UNIT);
+                // SAFETY: as before. The source is unused once it is copied.
+                unsafe {
+                    copy(source, region.address(target + (at - first)), rest);
+                    unmapped = os.decommit(source, rest);
+                    // Else the pages go at least, if the kernel lets them.
+                    let _ = unmapped || os.purge(source, rest);
+                }
+                break;
+            }
             at = next;
         }
         self.pages().record_mapping(first..end, false);

@@ -15,6 +15,7 @@ fn engine() -> Engine<FakeOs> {
     Engine::new(fake())
 }
 
+const MIB: usize = 1 << 20;
 /// Sizes of small and large blocks; some end at the end of a page, some elsewhere.
 const SIZES: [usize; 8] = [0, 1, 24, 100, 1000, 20_000, 65_529, 200_000];
 
@@ -70,6 +71,24 @@ fn double_frees() {
         free(engine, block);
         free(engine, block);
     });
+}
+
+/// At a limit of the process. There is no other memory to copy the block to.
+#[test]
+fn a_block_whose_move_the_kernel_refused_too_late_is_as_it_was() {
+    let engine = engine();
+    let block = engine.alloc(MIB);
+    unsafe { block.write_bytes(1, MIB) };
+    engine.os().lose_next_target();
+    let moved = unsafe { engine.realloc(block, 3 * MIB, 1) };
+    assert!(moved.is_null() && engine.os().moves() == 0);
+    assert!((0..MIB).all(|at| unsafe { block.add(at).read() } == 1));
+    engine.check_with(&[block]);
+    let moved = unsafe { engine.realloc(block, 3 * MIB, 1) };
+    assert!(!moved.is_null() && engine.os().moves() == 1);
+    unsafe { engine.free(moved) };
+    engine.trim();
+    engine.check();
 }
 
 #[test]

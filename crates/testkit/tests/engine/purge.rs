@@ -457,6 +457,39 @@ fn a_move_whose_target_the_kernel_took_away_does_no_harm() {
     engine.check();
 }
 
+/// The kernel refuses to move the second mapping, whose pages would go to a longer range. It would
+/// be too late if those of the first had moved before.
+#[test]
+fn a_block_of_two_mappings_whose_target_the_kernel_took_away_is_as_it_was() {
+    let engine = Engine::new(FakeOs::default().cpus(1).space(64 * MIB));
+    let realloc = |block, mib: usize| {
+        // SAFETY: a live block.
+        let block = unsafe { engine.realloc(block, mib * MIB, 16) };
+        assert!(!block.is_null());
+        // SAFETY: the first MiB lies in the block.
+        assert!((0..MIB).step_by(4096).all(|at| unsafe { block.add(at).read() } == 1));
+        block
+    };
+    let (block, behind) = (used(&engine, 1), used(&engine, 1));
+    let (run, last) = (used(&engine, 4), used(&engine, 1));
+    // SAFETY: freed once.
+    unsafe { engine.free(run) };
+    engine.trim();
+    let moved = realloc(block, 2);
+    assert!(moved == run && realloc(moved, 4) == run && engine.os().moves() == 1);
+    engine.os().lose_next_target();
+    let grown = realloc(moved, 8);
+    assert!(grown != moved && engine.os().moves() == 1, "copied");
+    engine.check_with(&[grown, behind, last]);
+    let again = realloc(grown, 16);
+    for block in [again, behind, last] {
+        // SAFETY: each is freed once.
+        unsafe { engine.free(block) };
+    }
+    engine.trim();
+    engine.check_with(&[]);
+}
+
 #[test]
 fn behind_a_large_block_that_was_never_used_there_is_nothing() {
     let engine = Engine::new(FakeOs::default().cpus(1).still());

@@ -238,15 +238,16 @@ impl<O: Os> Engine<O> {
         true
     }
 
-    /// Moves the pages of a large block to a larger one, and frees the old one. False if that is
-    /// not possible, or slower than copying.
+    /// Moves the pages of a large block to a larger one, and frees the old one. `No` if that is not
+    /// possible, or slower than copying. With `TargetLost`, which happens at a limit, the kernel
+    /// has taken the new block, and the old one stays.
     pub(super) fn move_contents(
         &self,
         block: &HeapBlock,
         old: usize,
         new: *mut u8,
         size: usize,
-    ) -> bool {
+    ) -> Moved {
         let bytes = self.accessible_bytes(old);
         let pays_off = size > old && bytes >= MOVED_BLOCK_UNITS as usize * UNIT;
         let first = (self.region.offset(new) / UNIT) as UnitIndex;
@@ -257,14 +258,19 @@ impl<O: Os> Engine<O> {
             // Only a guarded block is wholly inaccessible once its pages have moved.
             let moves = pays_off && (*self.region.span(block.first)).guard != GuardKind::None;
             if !moves {
-                return false;
+                return Moved::No;
             }
             moved = self.move_run((block.first, bytes), (first, self.accessible_bytes(size)));
-            assert!(moved != Moved::TargetLost, "the kernel took {size} bytes at {new:p} away");
+            if moved == Moved::TargetLost {
+                let usable = self.units_of(first) as usize * UNIT;
+                let lost = HeapBlock { address: new, first, usable, ..*block };
+                self.lose_large(&mut self.lock_heap(block.heap), &lost);
+                return moved;
+            }
             if moved == Moved::No {
                 // The attempt lost the contents of the new block, and with them its fill.
                 fill(self.setup().secret, new, size, self.fill_end(first, size));
-                return false;
+                return moved;
             }
             new.add(old).write_bytes(0, bytes.min(size) - old);
             fill(self.setup().secret, new, size, self.fill_end(first, size));
@@ -275,6 +281,6 @@ impl<O: Os> Engine<O> {
         } else {
             self.retire_large(&mut contents, block, old, true);
         }
-        true
+        moved
     }
 }

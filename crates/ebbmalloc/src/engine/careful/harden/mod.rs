@@ -15,6 +15,7 @@ use crate::backend::span::hardened::Owner;
 use crate::backend::units::Units;
 use crate::central::heap_record::{Contents, HeapId, record};
 use crate::engine::heap_blocks::AllocError;
+use crate::engine::large::Moved;
 use crate::engine::lookup::HeapBlock;
 use crate::engine::tuning::DEFAULT_HEAPS_MAX;
 use crate::engine::{DefaultHeaps, Engine};
@@ -359,13 +360,19 @@ impl<O: Os> Engine<O> {
         drop(contents);
         let granted = self.alloc_hardened(block.heap, size, align, block.usable);
         let (new, _) = self.or_null(granted, block.heap, size);
-        if new.is_null() || both_large && self.move_contents(block, old, new, size) {
+        if new.is_null() {
             return new;
         }
-        // SAFETY: two distinct blocks. The old one has `old` bytes, the new one `size`.
-        unsafe { copy(block.address, new, old.min(size)) };
-        self.free_hardened(*block, None, operation);
-        new
+        match if both_large { self.move_contents(block, old, new, size) } else { Moved::No } {
+            Moved::Yes | Moved::Stuck => new,
+            Moved::TargetLost => self.or_null(None, block.heap, size).0,
+            Moved::No => {
+                // SAFETY: two distinct blocks. The old one has `old` bytes, the new one `size`.
+                unsafe { copy(block.address, new, old.min(size)) };
+                self.free_hardened(*block, None, operation);
+                new
+            }
+        }
     }
 
     /// Checks all blocks in quarantine, at exit. A write to one stops the program.
