@@ -19,18 +19,18 @@ pub fn header(process: &mut Process, beacon: &Beacon) -> Option<ProfileHeader> {
     RemoteProfile::read(process, beacon).map(|profile| profile.header())
 }
 
+/// Stacks of calls, each with what it allocated.
+type Stacks = Vec<(Vec<u64>, Values)>;
+
 /// Reads the profile of the engine with this beacon. `None` if it never had one, or cannot be read.
-pub fn read(
-    process: &mut Process,
-    beacon: &Beacon,
-) -> Option<(ProfileHeader, Vec<(Vec<u64>, Values)>)> {
+pub fn read(process: &mut Process, beacon: &Beacon) -> Option<(ProfileHeader, Stacks)> {
     for _ in 0..TRIES {
         let profile = RemoteProfile::read(process, beacon)?;
         let counts = |counts: ebbmalloc::internals::Counts| Counts {
             objects: counts.objects,
             bytes: counts.bytes,
         };
-        let mut stacks = Vec::new();
+        let mut stacks = Stacks::new();
         let is_whole = profile.for_each_stack(process, |stack| {
             let values = Values { live: counts(stack.live), allocated: counts(stack.allocated) };
             stacks.push((stack.calls.to_vec(), values));

@@ -81,7 +81,8 @@ parts! {
     large_rounding: "behind large blocks",
         "Touched memory behind large blocks, up to the next block or the next 64 KiB.",
         "programs with threads return it a second or two after a block last changed size, \
-         others by ebb_idle() or ebb_malloc_trim(); choose sizes just below a multiple of 64 KiB";
+         others by ebb_idle() or ebb_malloc_trim(); from 512 KiB on choose sizes just below a \
+         multiple of 64 KiB";
     cached: "caches",
         "Free blocks that a CPU or thread keeps for its next malloc.",
         "programs with threads empty unused caches within seconds; ebb_malloc_trim() empties them \

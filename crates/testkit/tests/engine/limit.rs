@@ -2,12 +2,14 @@
 //! can use all of it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ebbmalloc::internals::Engine;
 use ebbmalloc_testkit::FakeOs;
 
 /// The bytes that a unit of 64 KiB counts, with its entries in the tables.
 const UNIT_COST: usize = (64 << 10) + 8 + 4 + 16 + 576;
+const UNIT: usize = 64 << 10;
 /// A block of two units.
 const BLOCK: usize = 128 << 10;
 
@@ -247,5 +249,31 @@ fn sizes() {
         let named =
             format!("EBB_LIMIT={nonsense} is not understood, so the program does not start");
         assert!(said.contains(&named) && said.contains("; use 512M"), "{said}");
+    }
+}
+
+#[test]
+fn a_block_that_grows_without_a_copy_tells_the_pressure() {
+    static CALLS: AtomicUsize = AtomicUsize::new(0);
+    extern "C" fn pressed(_held_bytes: usize, _limit_bytes: usize) {
+        CALLS.fetch_add(1, Ordering::Relaxed);
+    }
+    type Grow = fn(&Engine<FakeOs>, *mut u8, usize) -> bool;
+    let ways: [Grow; 2] = [
+        // SAFETY: a live block.
+        |engine, block, size| unsafe { engine.resize(block, size, 1) },
+        // SAFETY: the same, whose address does not change.
+        |engine, block, size| unsafe { engine.remap(block, size, 1) == block },
+    ];
+    for grow in ways {
+        CALLS.store(0, Ordering::Relaxed);
+        let engine = engine((32 * UNIT_COST).to_string());
+        engine.on_pressure(50, Some(pressed));
+        let block = engine.alloc(10 * UNIT);
+        assert!(grow(&engine, block, 12 * UNIT));
+        assert_eq!(CALLS.load(Ordering::Relaxed), 0);
+        assert!(grow(&engine, block, 20 * UNIT));
+        assert_eq!(CALLS.load(Ordering::Relaxed), 1);
+        free(&engine, block);
     }
 }

@@ -94,7 +94,6 @@ impl<O: Os> Engine<O> {
                         let found = self.large_at(block, "realloc");
                         if class.is_none() && is_aligned(block, align) {
                             let new = self.resize_or_move_large(block, &found, size, align, true);
-                            self.tell_pressure_if_due();
                             if !new.is_null() {
                                 return new;
                             }
@@ -142,6 +141,7 @@ impl<O: Os> Engine<O> {
             _ => ptr::null_mut(),
         };
         self.profile_resized(taken, block, new, size, 0);
+        self.tell_pressure_if_due();
         new
     }
 

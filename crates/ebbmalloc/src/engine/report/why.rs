@@ -323,9 +323,10 @@ impl Display for Conclusion {
                  CPU, thread one per thread.",
             ),
             Kind::LargeRounding => f.write_str(
-                "lies between the ends of large blocks and the next 64 KiB. Programs with threads \
-                 return it a second or two after a block last changed size, others by ebb_idle() \
-                 or ebb_malloc_trim(); choose sizes just below a multiple of 64 KiB.",
+                "lies behind large blocks, up to the next 64 KiB, or in gaps between blocks below \
+                 512 KiB. Programs with threads return it a second or two after a block last \
+                 changed size, others by ebb_idle() or ebb_malloc_trim(). From 512 KiB on choose \
+                 sizes just below a multiple of 64 KiB.",
             ),
             Kind::HugePages => f.write_str(
                 "is unused memory in huge pages, which make 2 MiB resident when a part is touched. \
