@@ -7,6 +7,7 @@ use super::guest_paths::{LIBRARY, TESTS};
 use super::initramfs::Initramfs;
 use super::target::Arch;
 use anyhow::{Context as _, Result};
+use clap::value_parser;
 use ebbmalloc_guest::{JOBS, Job};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -15,11 +16,40 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// More CPUs than this machine may have: then threads seldom run at the same moment.
-const CPUS: &str = "4";
-const MEMORY: &str = "2G";
+const MEMORY_MIB: usize = 2 << 10;
 /// The same with `--all`, whose programs lie in memory.
-const ALL_MEMORY: &str = "6G";
+const ALL_MEMORY_MIB: usize = 6 << 10;
+
+/// The CPUs of a virtual machine.
+#[derive(clap::Args, Clone, Copy, Debug)]
+pub struct Cpus {
+    /// Virtual CPUs; where these are more than this machine has, threads seldom run at the same
+    /// moment
+    #[arg(long, default_value_t = 4, value_name = "N")]
+    #[arg(value_parser = value_parser!(u16).range(1..=255))]
+    cpus: u16,
+    /// NUMA nodes that the virtual CPUs and the memory are divided among
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    #[arg(value_parser = value_parser!(u16).range(1..=8))]
+    nodes: u16,
+}
+
+impl Cpus {
+    /// Arguments of qemu.
+    fn arguments(self, memory_mib: usize) -> Vec<String> {
+        let mut arguments = vec!["-smp".into(), self.cpus.to_string()];
+        arguments.extend(["-m".into(), format!("{memory_mib}M")]);
+        let (all, nodes) = (self.cpus, self.nodes.min(self.cpus));
+        for node in (0..nodes).filter(|_| nodes > 1) {
+            let size = memory_mib / usize::from(nodes);
+            let (from, to) = (all * node / nodes, all * (node + 1) / nodes - 1);
+            let memory = format!("memory-backend-ram,id=memory{node},size={size}M");
+            let cpus = format!("node,nodeid={node},memdev=memory{node},cpus={from}-{to}");
+            arguments.extend(["-object".into(), memory, "-numa".into(), cpus]);
+        }
+        arguments
+    }
+}
 
 /// Executes the guest's instructions.
 #[derive(Clone, Copy, PartialEq, Debug, clap::ValueEnum)]
@@ -64,7 +94,7 @@ pub fn initramfs(
 /// `log` gets everything that it printed; `news` is called after each line.
 pub fn boot(
     arch: &Arch,
-    accelerator: Accelerator,
+    (accelerator, cpus): (Accelerator, Cpus),
     system: &System,
     initramfs: &Path,
     limit: Duration,
@@ -82,7 +112,10 @@ pub fn boot(
             (Accelerator::Tcg, "arm64") => ["-accel", "tcg,thread=multi", "-cpu", "cortex-a76"],
             (Accelerator::Tcg, _) => ["-accel", "tcg,thread=multi", "-cpu", "max"],
         })
-        .args(["-smp", CPUS, "-m", if system.root.is_some() { ALL_MEMORY } else { MEMORY }])
+        .args(cpus.arguments(match system.root {
+            Some(_) => ALL_MEMORY_MIB,
+            None => MEMORY_MIB,
+        }))
         .args(["-nodefaults", "-no-user-config", "-no-reboot"])
         .args(["-display", "none", "-monitor", "none", "-serial", "stdio", "-net", "none"])
         .args(arch.firmware.filter(|_| system.efi).iter().flat_map(|(_, file)| ["-bios", file]))
@@ -131,6 +164,7 @@ pub fn kvm_works(arch: &Arch, system: &System, programs: &Programs, dir: &Path) 
     let news = |console: &mut Console, line: &str| {
         console.line(line);
     };
-    let console = boot(arch, Accelerator::Kvm, system, &initrd, limit, &log, news)?;
+    let cpus = Cpus { cpus: 1, nodes: 1 };
+    let console = boot(arch, (Accelerator::Kvm, cpus), system, &initrd, limit, &log, news)?;
     Ok(console.done)
 }

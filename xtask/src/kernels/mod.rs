@@ -20,7 +20,7 @@ use anyhow::{Context as _, Result, ensure};
 use build::Programs;
 use ebbmalloc_guest::Job;
 use jobs::Planned;
-use machine::Accelerator;
+use machine::{Accelerator, Cpus};
 use report::Row;
 use std::collections::BTreeSet;
 use std::fs;
@@ -51,6 +51,8 @@ pub struct Args {
     /// Also run all contract and misuse programs, the engine's tests and some real programs: hours
     #[arg(long)]
     all: bool,
+    #[command(flatten)]
+    cpus: Cpus,
     /// What runs the guest's instructions; without it, KVM where it works
     #[arg(long, value_enum)]
     accelerator: Option<Accelerator>,
@@ -185,8 +187,10 @@ impl Context<'_> {
             }
         };
         let limit = if all.is_some() { ALL_LIMIT } else { BOOT_LIMIT };
-        let mut boot =
-            || machine::boot(arch, accelerator, &system, &initramfs, limit, &log, &mut news);
+        let cpus = self.args.cpus;
+        let mut boot = || {
+            machine::boot(arch, (accelerator, cpus), &system, &initramfs, limit, &log, &mut news)
+        };
         let mut console = boot()?;
         for _ in 1..BOOTS {
             if !console.ended.is_empty() {
