@@ -16,8 +16,8 @@ pub use crate::options::{
     SampleChoice, ScavengerChoice,
 };
 pub use crate::platform::os::{
-    CLibrary, Hooks, Native, NativeFor, Os, OsMemory, OsProcess, OsReports, OsThreads, Process,
-    Refusal, RseqArea, Symbol, ThreadWords, Usage, WakeFlag, Writer,
+    CLibrary, Hooks, Native, NativeFor, NotMoved, Os, OsMemory, OsProcess, OsReports, OsThreads,
+    Process, Refusal, RseqArea, Symbol, ThreadWords, Usage, WakeFlag, Writer,
 };
 #[cfg(all(target_os = "linux", not(ebbmalloc_posix)))]
 pub use crate::platform::os::{Native as Linux, has_malloc_of_others, note_environment};

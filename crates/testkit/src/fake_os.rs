@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ebbmalloc::internals::{
-    CLibrary, OsMemory, OsProcess, OsReports, OsThreads, Refusal, RseqArea, Symbol, ThreadWords,
-    Usage, WakeFlag,
+    CLibrary, NotMoved, OsMemory, OsProcess, OsReports, OsThreads, Refusal, RseqArea, Symbol,
+    ThreadWords, Usage, WakeFlag,
 };
 
 use crate::watch::Watch;
@@ -63,6 +63,7 @@ pub struct FakeOs {
     locked: Mutex<Vec<Range<usize>>>,
     /// Whether the next move of pages is refused, and its target unmapped.
     loses_target: AtomicBool,
+    moves_partly: AtomicUsize,
     /// Number of further regions in which another mapping lies.
     taken_regions: AtomicUsize,
     /// The watch over the region, if the test wants one, once the region is chosen.
@@ -124,6 +125,7 @@ impl Default for FakeOs {
             neighbours: Mutex::default(),
             locked: Mutex::default(),
             loses_target: AtomicBool::new(false),
+            moves_partly: AtomicUsize::new(0),
             taken_regions: AtomicUsize::new(0),
             watch: None,
             state: Mutex::default(),
@@ -303,6 +305,13 @@ impl FakeOs {
     /// the process is beyond a limit of its own.
     pub fn lose_next_target(&self) {
         self.loses_target.store(true, Ordering::Relaxed);
+    }
+
+    /// Refuses the next move of more than `bytes` bytes to a range of the same length once the
+    /// first `bytes` have moved: as kernels from Linux 6.17 on do where the program has divided the
+    /// mapping, and the kernel does not move a later part.
+    pub fn move_partly(&self, bytes: usize) {
+        self.moves_partly.store(bytes, Ordering::Relaxed);
     }
 
     /// Number of purges.
@@ -606,7 +615,17 @@ impl OsMemory for FakeOs {
         to: *mut u8,
         bytes: usize,
         room: usize,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), NotMoved> {
+        let part = self.moves_partly.load(Ordering::Relaxed);
+        if part > 0 && bytes > part && room == bytes {
+            self.moves_partly.store(0, Ordering::Relaxed);
+            // SAFETY: both ranges begin with those of the caller.
+            unsafe {
+                self.move_pages(from, to, part, part)?;
+                self.clear(to.add(part), room - part, None);
+            }
+            return Err(NotMoved { moved_bytes: part, refusal: Refusal::Memory });
+        }
         let loses = room > bytes && self.loses_target.swap(false, Ordering::Relaxed);
         if self.faults.refuses() || loses {
             // SAFETY: the caller guarantees that nothing else uses the target. Its contents are
@@ -616,9 +635,9 @@ impl OsMemory for FakeOs {
                 let mut state = self.state();
                 let (reservation, pages) = state.pages_of(self.page, to, room);
                 reservation.committed[pages].fill(false);
-                return Err(Refusal::Addresses);
+                return Err(Refusal::Addresses.into());
             }
-            return Err(Refusal::Memory);
+            return Err(Refusal::Memory.into());
         }
         let nth = self.moves.fetch_add(1, Ordering::Relaxed) + 1;
         let mut state = self.state();

@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ebbmalloc::internals::{
-    Engine, Linux, OsMemory, OsProcess, OsReports, OsThreads, Refusal, RseqArea, Symbol,
+    Engine, Linux, NotMoved, OsMemory, OsProcess, OsReports, OsThreads, Refusal, RseqArea, Symbol,
     ThreadWords, Usage, WakeFlag, Writer,
 };
 
@@ -193,9 +193,9 @@ impl OsMemory for LinuxIn {
         to: *mut u8,
         bytes: usize,
         room: usize,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), NotMoved> {
         if self.faults.refuses() {
-            return Err(Refusal::Memory);
+            return Err(Refusal::Memory.into());
         }
         // SAFETY: the caller's.
         unsafe { Linux.move_pages(from, to, bytes, room) }

@@ -13,7 +13,7 @@ use crate::backend::units::{PageRange, UnitRange, Units, is_medium};
 use crate::engine::Engine;
 use crate::engine::lookup::LargeBlock;
 use crate::engine::tuning::MOVED_BLOCK_UNITS;
-use crate::platform::os::{Os, Refusal, clear, copy};
+use crate::platform::os::{NotMoved, Os, Refusal, clear, copy};
 use crate::size_class::{SMALL_MAX, UNIT};
 
 /// The outcome of a page move.
@@ -26,6 +26,11 @@ pub(crate) enum Moved {
     Yes,
     /// The pages moved, but the kernel did not unmap all of the source: its addresses are lost.
     Stuck,
+}
+
+/// The units that hold these bytes.
+fn units_for(bytes: usize) -> u32 {
+    bytes.div_ceil(UNIT) as u32
 }
 
 impl<O: Os> Engine<O> {
@@ -287,56 +292,87 @@ impl<O: Os> Engine<O> {
         (first, bytes): (UnitIndex, usize),
         (target, capacity_bytes): (UnitIndex, usize),
     ) -> Moved {
-        let (region, os) = (&self.region, &self.os);
-        let units = |bytes: usize| bytes.div_ceil(UNIT) as u32;
-        let end = first + units(bytes);
-        // Before Linux 6.17, one call moves pages of one mapping only.
-        let last = self.pages.lock().mappings.last(region, first..end);
-        let move_piece = |at: UnitIndex, bytes: usize, capacity_bytes: usize| {
-            let to = target + (at - first);
-            let (from, into) = (region.address(at), region.address(to));
-            // SAFETY: the caller guarantees that both runs are mapped, its own, and long enough.
-            let moved = unsafe { os.move_pages(from, into, bytes, capacity_bytes) };
-            if moved.is_ok() {
-                self.pages().record_mapping(to..to + units(capacity_bytes), true);
-            }
-            moved
+        let end = first + units_for(bytes);
+        let offset_bytes = |at: UnitIndex| (at - first) as usize * UNIT;
+        // Before Linux 6.17, one call moves pages of one mapping only. The last mapping moves
+        // first. Only this one grows, and only growth is refused so late that the kernel has taken
+        // the target, and near a limit cannot give it back.
+        let last = self.pages.lock().mappings.last(&self.region, first..end);
+        let (to, before) = (target + (last - first), offset_bytes(last));
+        // SAFETY: the caller guarantees the same for the whole runs.
+        let outcome = unsafe {
+            self.move_mapping((last, bytes - before), (to, capacity_bytes - before), true)
         };
-        let before_last = (last - first) as usize * UNIT;
-        // The last mapping moves first. Only this one grows, and only growth is refused so late
-        // that the kernel has taken the target, and near a limit cannot give it back.
-        match move_piece(last, bytes - before_last, capacity_bytes - before_last) {
-            Ok(()) => {}
-            Err(Refusal::Addresses) => {
+        let mut is_stuck = match outcome {
+            Moved::No => return Moved::No,
+            Moved::TargetLost => {
                 // SAFETY: the caller owns the target. If this fails too, the page heap gives these
                 // addresses up when it finds them mapped.
                 let _ =
-                    before_last == 0 || unsafe { os.decommit(region.address(target), before_last) };
+                    before == 0 || unsafe { self.os.decommit(self.region.address(target), before) };
                 return Moved::TargetLost;
             }
-            Err(_) => return Moved::No,
-        }
-        let (mut at, mut unmapped) = (first, true);
+            outcome => outcome == Moved::Stuck,
+        };
+        let mut at = first;
         while at < last {
-            let next = self.pages.lock().mappings.end(region, at..last);
-            let length = (next - at) as usize * UNIT;
-            if let Err(refusal) = move_piece(at, length, length) {
-                assert!(refusal != Refusal::Addresses, "the kernel took {length} bytes away");
-                // Others have moved for good, so the rest is copied.
-                let (source, rest) = (region.address(at), (last - at) as usize * UNIT);
-                // SAFETY: as before. The source is unused once it is copied.
-                unsafe {
-                    copy(source, region.address(target + (at - first)), rest);
-                    unmapped = os.decommit(source, rest);
-                    // Else the pages go at least, if the kernel lets them.
-                    let _ = unmapped || os.purge(source, rest);
-                }
-                break;
-            }
+            let next = self.pages.lock().mappings.end(&self.region, at..last);
+            let (to, length) = (target + (at - first), offset_bytes(next) - offset_bytes(at));
+            // SAFETY: as before.
+            let outcome = unsafe { self.move_mapping((at, length), (to, length), false) };
+            is_stuck |= outcome == Moved::Stuck;
             at = next;
         }
         self.pages().record_mapping(first..end, false);
-        if unmapped { Moved::Yes } else { Moved::Stuck }
+        if is_stuck { Moved::Stuck } else { Moved::Yes }
+    }
+
+    /// As [`Engine::move_run`], for runs of one mapping. What the kernel refuses to move is copied,
+    /// unless nothing has moved and it `may_fail`.
+    ///
+    /// # Safety
+    /// As for [`Engine::move_run`].
+    unsafe fn move_mapping(
+        &self,
+        (first, bytes): (UnitIndex, usize),
+        (target, capacity_bytes): (UnitIndex, usize),
+        may_fail: bool,
+    ) -> Moved {
+        let (source, block) = (self.region.address(first), self.region.address(target));
+        // SAFETY: the caller guarantees that both runs are mapped, its own, and long enough.
+        let moved = unsafe { self.os.move_pages(source, block, bytes, capacity_bytes) };
+        let (moved_bytes, moved_to_bytes) = match moved {
+            Ok(()) => (bytes, capacity_bytes),
+            Err(NotMoved { moved_bytes: 0, refusal }) if may_fail => {
+                return match refusal {
+                    Refusal::Addresses => Moved::TargetLost,
+                    Refusal::Memory => Moved::No,
+                };
+            }
+            Err(NotMoved { moved_bytes, refusal }) => {
+                assert!(refusal != Refusal::Addresses, "the kernel took {bytes} bytes away");
+                (moved_bytes, moved_bytes)
+            }
+        };
+        if moved_bytes > 0 {
+            let moved = target..target + units_for(moved_to_bytes);
+            self.pages().record_mapping(moved, true);
+        }
+        let rest_bytes = bytes - moved_bytes;
+        if rest_bytes == 0 {
+            return Moved::Yes;
+        }
+        // SAFETY: as before. The source is unused once it is copied.
+        unsafe {
+            let rest = source.add(moved_bytes);
+            copy(rest, block.add(moved_bytes), rest_bytes);
+            if self.os.decommit(rest, rest_bytes) {
+                return Moved::Yes;
+            }
+            // The pages go at least, if the kernel lets them.
+            let _ = self.os.purge(rest, rest_bytes);
+        }
+        Moved::Stuck
     }
 
     /// Bytes that a large block in a run of its own counts as: those that the program may use.

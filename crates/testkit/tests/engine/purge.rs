@@ -457,37 +457,68 @@ fn a_move_whose_target_the_kernel_took_away_does_no_harm() {
     engine.check();
 }
 
-/// The kernel refuses to move the second mapping, whose pages would go to a longer range. It would
-/// be too late if those of the first had moved before.
-#[test]
-fn a_block_of_two_mappings_whose_target_the_kernel_took_away_is_as_it_was() {
+/// A block that lies in two mappings: it moved, and then grew in place. With the blocks behind it.
+fn block_in_two_mappings() -> (Engine<FakeOs>, *mut u8, [*mut u8; 2]) {
     let engine = Engine::new(FakeOs::default().cpus(1).space(64 * MIB));
-    let realloc = |block, mib: usize| {
-        // SAFETY: a live block.
-        let block = unsafe { engine.realloc(block, mib * MIB, 16) };
-        assert!(!block.is_null());
-        // SAFETY: the first MiB lies in the block.
-        assert!((0..MIB).step_by(4096).all(|at| unsafe { block.add(at).read() } == 1));
-        block
-    };
     let (block, behind) = (used(&engine, 1), used(&engine, 1));
     let (run, last) = (used(&engine, 4), used(&engine, 1));
     // SAFETY: freed once.
     unsafe { engine.free(run) };
     engine.trim();
-    let moved = realloc(block, 2);
-    assert!(moved == run && realloc(moved, 4) == run && engine.os().moves() == 1);
-    engine.os().lose_next_target();
-    let grown = realloc(moved, 8);
-    assert!(grown != moved && engine.os().moves() == 1, "copied");
-    engine.check_with(&[grown, behind, last]);
-    let again = realloc(grown, 16);
-    for block in [again, behind, last] {
+    // SAFETY: a live block.
+    let moved = unsafe { engine.realloc(block, 2 * MIB, 16) };
+    // SAFETY: the same.
+    assert!(moved == run && unsafe { engine.realloc(moved, 4 * MIB, 16) } == run);
+    assert_eq!(engine.os().moves(), 1);
+    // SAFETY: the block has 4 MiB.
+    unsafe { run.write_bytes(1, 4 * MIB) };
+    (engine, run, [behind, last])
+}
+
+/// Resizes this block, whose bytes are all 1.
+fn resized(engine: &Engine<FakeOs>, block: *mut u8, mib: usize) -> *mut u8 {
+    // SAFETY: a live block.
+    let block = unsafe { engine.realloc(block, mib * MIB, 16) };
+    assert!(!block.is_null());
+    // SAFETY: the first 4 MiB lie in the block.
+    assert!((0..4 * MIB).all(|at| unsafe { block.add(at).read() } == 1));
+    block
+}
+
+fn frees(engine: &Engine<FakeOs>, blocks: [*mut u8; 3]) {
+    engine.check_with(&blocks);
+    for block in blocks {
         // SAFETY: each is freed once.
         unsafe { engine.free(block) };
     }
     engine.trim();
     engine.check_with(&[]);
+}
+
+/// The kernel refuses to move the second mapping, whose pages would go to a longer range. It would
+/// be too late if those of the first had moved before.
+#[test]
+fn a_block_of_two_mappings_whose_target_the_kernel_took_away_is_as_it_was() {
+    let (engine, block, [behind, last]) = block_in_two_mappings();
+    engine.os().lose_next_target();
+    let grown = resized(&engine, block, 8);
+    assert!(grown != block && engine.os().moves() == 1, "copied");
+    engine.check_with(&[grown, behind, last]);
+    let again = resized(&engine, grown, 16);
+    frees(&engine, [again, behind, last]);
+}
+
+#[test]
+fn a_block_of_which_the_kernel_moved_a_part_is_copied_from_there_on() {
+    for part in [4096, 64 << 10, MIB, 2 * MIB - 4096] {
+        let (engine, block, [behind, last]) = block_in_two_mappings();
+        engine.os().move_partly(part);
+        let grown = resized(&engine, block, 8);
+        assert!(grown != block && engine.os().moves() == 3, "{part} bytes of the first mapping");
+        engine.check_with(&[grown, behind, last]);
+        let again = resized(&engine, grown, 16);
+        frees(&engine, [again, behind, last]);
+    }
 }
 
 #[test]

@@ -56,6 +56,22 @@ pub enum Refusal {
     Addresses,
 }
 
+/// Why pages did not move, or not all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NotMoved {
+    /// Bytes that have moved nevertheless, from the beginning on.
+    pub moved_bytes: usize,
+    /// Why the rest has not.
+    pub refusal: Refusal,
+}
+
+impl From<Refusal> for NotMoved {
+    /// Nothing has moved.
+    fn from(refusal: Refusal) -> Self {
+        Self { moved_bytes: 0, refusal }
+    }
+}
+
 /// Chooses a range of `bytes` addresses that starts on a page, and commits its first
 /// `commit_bytes`. `None` if memory is short, or other mappings lie in all ranges that were tried.
 pub(crate) fn choose(os: &impl OsMemory, bytes: usize, commit_bytes: usize) -> Option<NonNull<u8>> {
@@ -183,21 +199,23 @@ pub trait OsMemory: Sync {
 
     /// Moves the pages of a committed range of `bytes` to the beginning of another of `to_bytes`.
     /// The rest of the second range reads as zero. Afterwards the first range is not committed,
-    /// and the second is a mapping of its own, apart from its neighbours. If the kernel refuses,
-    /// nothing moved, but the contents of the second range are lost; and with
-    /// [`Refusal::Addresses`] that range is not committed any more.
+    /// and the second is a mapping of its own, apart from its neighbours.
+    ///
+    /// If the kernel refuses, the beginning of the range may have moved, where the program divided
+    /// its mapping. The contents of the rest of the second range are lost; and with
+    /// [`Refusal::Addresses`] that rest is not committed any more.
     ///
     /// # Safety
-    /// Both ranges are committed, do not overlap, and are used by no other code. The first lies in
-    /// one mapping, and is no longer than the second.
+    /// Both ranges are committed, do not overlap, and are used by no other code. As far as the
+    /// caller knows, the first lies in one mapping. It is no longer than the second.
     unsafe fn move_pages(
         &self,
         _from: *mut u8,
         _to: *mut u8,
         _bytes: usize,
         _to_bytes: usize,
-    ) -> Result<(), Refusal> {
-        Err(Refusal::Memory)
+    ) -> Result<(), NotMoved> {
+        Err(Refusal::Memory.into())
     }
 
     /// The most memory that this process may have, in bytes: the limit of its control groups, or

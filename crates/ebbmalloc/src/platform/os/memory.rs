@@ -14,7 +14,7 @@ use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use super::hooks::Process;
-use super::interface::{OsMemory, Refusal};
+use super::interface::{NotMoved, OsMemory, Refusal};
 use super::limit;
 use super::native::NativeFor;
 use crate::platform::arch::weak;
@@ -158,7 +158,7 @@ impl<P: Process> OsMemory for NativeFor<P> {
         to: *mut u8,
         bytes: usize,
         to_bytes: usize,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), NotMoved> {
         const FLAGS: c_int = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
         // SAFETY: the caller guarantees that both ranges are committed and unused by others.
         unsafe {
@@ -166,16 +166,19 @@ impl<P: Process> OsMemory for NativeFor<P> {
             if moved {
                 return Ok(());
             }
+            let moved_bytes = unmapped_bytes(from, bytes);
+            let (to, to_bytes) = (to.byte_add(moved_bytes), to_bytes - moved_bytes);
             // A kernel that refuses late has unmapped the target before, so it is mapped again. One
             // that refuses early has left it mapped: a new mapping is not needed, and would fail
             // too if the process has too many. This advice tells the cases apart: it fails with
-            // ENOMEM only where nothing is mapped, and costs no more than the target's contents.
+            // ENOMEM only where something is not mapped, and costs no more than the target's
+            // contents.
             let is_lost = advise(to.cast(), to_bytes, libc::MADV_DONTNEED) == Err(libc::ENOMEM);
             // Fails if the process is beyond its own limit, for instance.
-            if is_lost && self.commit(to, to_bytes).is_err() {
-                return Err(Refusal::Addresses);
-            }
-            Err(Refusal::Memory)
+            let is_lost =
+                is_lost && !(unmap(to.cast(), to_bytes) && self.commit(to, to_bytes).is_ok());
+            let refusal = if is_lost { Refusal::Addresses } else { Refusal::Memory };
+            Err(NotMoved { moved_bytes, refusal })
         }
     }
 
@@ -201,6 +204,26 @@ impl<P: Process> OsMemory for NativeFor<P> {
             }
         }
     }
+}
+
+/// Bytes at the beginning of a range that are not mapped, if the rest is.
+///
+/// From Linux 6.17 on, one call moves several mappings, in order. A program divides ours by
+/// mprotect(2) or userfaultfd(2), for example. If the kernel refuses a later one, the first have
+/// moved.
+fn unmapped_bytes(start: *mut u8, bytes: usize) -> usize {
+    let page = page_size();
+    let is_unmapped = |nth: usize| {
+        let start = start.wrapping_byte_add(nth * page).cast();
+        // SAFETY: the advice changes neither contents nor mappings.
+        unsafe { advise(start, page, libc::MADV_WILLNEED) == Err(libc::ENOMEM) }
+    };
+    let (mut from, mut to) = (0, if is_unmapped(0) { bytes / page } else { 0 });
+    while from < to {
+        let middle = from.midpoint(to);
+        (from, to) = if is_unmapped(middle) { (middle + 1, to) } else { (from, middle) };
+    }
+    from * page
 }
 
 /// Bytes of the process's address space, a power of two. The stack lies at its end, and libraries

@@ -66,7 +66,8 @@ pub use c_library::CLibrary;
 pub use hooks::{Hooks, Process};
 pub(crate) use interface::choose;
 pub use interface::{
-    Os, OsMemory, OsProcess, OsReports, OsThreads, Refusal, RseqArea, Usage, WakeFlag, Writer,
+    NotMoved, Os, OsMemory, OsProcess, OsReports, OsThreads, Refusal, RseqArea, Usage, WakeFlag,
+    Writer,
 };
 pub use native::{Native, NativeFor};
 pub use symbol::Symbol;
