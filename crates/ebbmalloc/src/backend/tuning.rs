@@ -18,7 +18,8 @@ tunables! {
     COMMIT_UNITS: usize = mib(1), "units", 31;
     /// The most bytes of a new medium block. Units of longer ones leave at most an eighth unused.
     MEDIUM_BYTES_MAX: usize = (512 << 10) - 1, "bytes", 43;
-    /// Gaps that are looked at for a medium block.
+    /// Gaps that are looked at for a medium block. Mostly the first one holds it; where only
+    /// resident ones will do, any may.
     GAPS_TRIED_MAX: usize = 128, "gaps", 43;
     /// Units that the region first skips at a foreign mapping. Each further try doubles it, since
     /// the mapping may be longer.

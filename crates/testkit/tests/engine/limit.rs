@@ -252,6 +252,22 @@ fn sizes() {
     }
 }
 
+/// A cache that tolerates refusals may try often.
+#[test]
+fn a_forbidden_resize_leaves_free_memory_resident() {
+    let engine = engine((32 * UNIT_COST).to_string());
+    let [block, behind, other] = [10, 2, 8].map(|units| engine.alloc(units * UNIT));
+    free(&engine, other);
+    let dirty = |engine: &Engine<FakeOs>| engine.stats().dirty_bytes as usize;
+    assert_eq!(dirty(&engine), 8 * UNIT);
+    for units in [31, 100, 1 << 20] {
+        // SAFETY: a live block, which stays.
+        assert!(unsafe { engine.realloc(block, units * UNIT, 1) }.is_null());
+        assert_eq!(dirty(&engine), 8 * UNIT, "{units} units");
+    }
+    engine.check_with(&[block, behind]);
+}
+
 #[test]
 fn a_block_that_grows_without_a_copy_tells_the_pressure() {
     static CALLS: AtomicUsize = AtomicUsize::new(0);

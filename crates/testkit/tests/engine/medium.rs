@@ -267,3 +267,25 @@ fn at_the_limit_resident_gaps_are_used() {
     }
     engine.check_with(&blocks);
 }
+
+/// A span begins right behind a block, and is freed: the pages between belong to a gap again.
+#[test]
+fn a_gap_grows_when_what_follows_it_is_freed() {
+    for size in [1000, 3 << 20] {
+        let engine = engine();
+        let first = filled(&engine, 70_000, 1);
+        // 17 units behind it. What the block leaves of its last unit is too short for a block.
+        let long = engine.alloc(1 << 20);
+        let others: Vec<_> = (0..70).map(|_| engine.alloc(size)).collect();
+        let last = filled(&engine, 70_000, 2);
+        free(&engine, long);
+        engine.check();
+        others.into_iter().filter(|block| !block.is_null()).for_each(|block| free(&engine, block));
+        engine.trim();
+        engine.check();
+        let next = filled(&engine, 70_000, 3);
+        assert_eq!(next.addr(), first.addr() + 18 * 4096, "right behind the first block");
+        assert!(is_filled(first, 70_000, 1) && is_filled(last, 70_000, 2));
+        engine.check_with(&[first, last, next]);
+    }
+}

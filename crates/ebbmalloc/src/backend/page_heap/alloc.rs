@@ -425,7 +425,8 @@ impl<O: Os> Pages<'_, O> {
         if was_purged {
             self.heap.retention.refaults.count_purged(self.os.now_ms(), units);
         }
-        self.insert(first, units, state);
+        let first = self.insert(first, units, state);
+        self.list_gap_before(first);
         self.unmap_surplus();
     }
 
@@ -462,7 +463,8 @@ impl<O: Os> Pages<'_, O> {
     pub fn free(&mut self, first: UnitIndex, units: u32) {
         self.clear_note(first);
         self.heap.counts.in_use -= units as usize;
-        self.insert(first, units, RunState::Dirty);
+        let first = self.insert(first, units, RunState::Dirty);
+        self.list_gap_before(first);
         let heap = &mut *self.heap;
         if let Some(keep) = heap.retention.after_free(self.os, &heap.counts) {
             self.purge(keep);

@@ -49,6 +49,7 @@ impl<O: Os> Pages<'_, O> {
             units += 1;
             used_pages += used.count_ones() as usize;
             open += run.flags.open() as usize;
+            self.check_is_open(unit, run.flags.open());
             let entry = self.region.entry(unit as usize);
             if entry.is_medium() {
                 assert!(!run.flags.open(), "a block begins in open unit {unit}");
@@ -65,14 +66,7 @@ impl<O: Os> Pages<'_, O> {
             }
         }
         assert_eq!(pages, used_pages, "pages of medium blocks");
-        let (mut before, mut unit, mut listed) = (0, self.heap.open_units, 0);
-        while unit != 0 {
-            // SAFETY: an open unit is in use, hence committed.
-            let run = unsafe { *self.region.run(unit) };
-            assert!(self.is_paged(unit) && run.left == before, "open unit {unit}: {run:?}");
-            (before, unit, listed) = (unit, run.right, listed + 1);
-        }
-        assert_eq!(listed, open, "open units");
+        assert_eq!(self.check_gaps(), open, "open units");
         (units, blocks, pages * page)
     }
 

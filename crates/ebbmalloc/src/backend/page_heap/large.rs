@@ -16,9 +16,9 @@ use crate::size_class::UNIT;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Growth {
     No,
-    /// If that needs no room to be made for it.
+    /// Unless the kernel refuses it. At the limit, other free memory goes first.
     IfEasy,
-    /// If need be, all other free memory goes first.
+    /// If the kernel refuses it, all other free memory goes first.
     MakeRoom,
 }
 
@@ -36,7 +36,8 @@ impl<O: Os> Pages<'_, O> {
     }
 
     /// Takes these units, which follow a run in use, if they are free: dirty, or with growth also
-    /// clean, unmapped or beyond the frontier, in any sequence. Returns how many were dirty.
+    /// clean, unmapped or beyond the frontier, in any sequence. Returns how many were dirty;
+    /// with 0, all read as zero.
     pub(super) fn take_behind(&mut self, units: Range<UnitIndex>, growth: Growth) -> Option<u32> {
         let (next, end) = (units.start, units.end);
         let count = end.checked_sub(next)?;
@@ -77,14 +78,18 @@ impl<O: Os> Pages<'_, O> {
     /// faster, since both runs would have to be purged otherwise. Until [`Pages::end_move`], only
     /// the new run counts as in use: the limit is for pages, and those of `run` only move.
     pub fn alloc_to_move(&mut self, run: UnitRange, units: Units, align: Units) -> Option<Granted> {
-        if !self.could_hold(units, align)
+        let old = run.length().get() as usize;
+        let in_use = self.heap.counts.in_use - old + units.get() as usize;
+        // Beyond the limit, a request gives up no free memory in vain.
+        if in_use > self.heap.resident_units_max()
+            || !self.could_hold(units, align)
             || self.heap.counts.unmapped_runs >= UNMAPPED_RUNS_MAX
             || !self.heap.mappings.may_move(self.region, run.first()..run.end())
             || self.best_dirty(Touch::Unknown, units.get()).is_some()
         {
             return None;
         }
-        self.heap.counts.in_use -= run.length().get() as usize;
+        self.heap.counts.in_use -= old;
         let granted = self.take_or_make_room(Touch::Unknown, units, align);
         match granted {
             Some(_) => self.count_use(units.get()),
@@ -136,10 +141,10 @@ impl<O: Os> Pages<'_, O> {
         huge_pages::break_in(self.region, &mut self.heap.counts, partly_purged);
         // SAFETY: these are whole pages of the run, all behind the usable bytes of the block.
         if unsafe { self.os.purge(self.region.address(first).add(usable), bytes) } {
-            bytes
-        } else {
-            0
+            return bytes;
         }
+        self.set_tail(first, Tail::Refused);
+        0
     }
 
     /// The heap of the run that begins at this committed unit; 0 for none.

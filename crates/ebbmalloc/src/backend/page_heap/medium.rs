@@ -6,10 +6,8 @@
 //! a bit for each page in use.
 //!
 //! A medium block is longer than a unit. So at most one begins in each unit, whose record has the
-//! block's size, and that block reaches beyond the unit. A paged unit may be *open* if the page
-//! after its last page in use is free, in it or behind it. Then no block begins in it, and its
-//! record is in a list. A gap of free pages begins there, and may continue through free units into
-//! the next paged one. A new block takes the shortest gap that holds it.
+//! block's size, and that block reaches beyond the unit. Where a gap of free pages begins in a
+//! unit, no block does, and the record has the unit's place in a list of gaps (`gaps.rs`).
 
 use core::ops::Range;
 
@@ -21,14 +19,8 @@ use crate::backend::run::{RunState, Tail};
 use crate::backend::tuning::GAPS_TRIED_MAX;
 use crate::backend::units::{PageRange, UnitIndex, UnitRange, Units, pages_for};
 use crate::platform::os::Os;
-use crate::size_class::UNIT;
 
 impl<O: Os> Pages<'_, O> {
-    /// OS pages in a unit, at most 16.
-    pub(super) fn unit_pages(&self) -> usize {
-        UNIT / self.os.page_size()
-    }
-
     /// Takes the pages of a medium block of `size` bytes. Also returns whether all of them read as
     /// zero. `None` as by [`Pages::alloc`].
     pub fn alloc_medium(&mut self, size: usize) -> Option<(PageRange, bool)> {
@@ -38,7 +30,10 @@ impl<O: Os> Pages<'_, O> {
         let (block, zeroed) = self
             .take_from_gap(size, growth)
             .or_else(|| self.take_units(size, units))
-            .or_else(|| self.take_from_any_gap(size))?;
+            // In vain that has purged free memory, which leaves more for the rest of a gap.
+            .or_else(|| self.take_from_gap(size, Growth::IfEasy))
+            // A program at its limit that frees a block can have one again.
+            .or_else(|| self.take_end_of_gap(self.heap.gaps.last_freed_end, size))?;
         let (first, entry) = self.entry_of(&block);
         self.region.set_entry(first, entry);
         self.note_medium(first, size);
@@ -73,9 +68,13 @@ impl<O: Os> Pages<'_, O> {
     /// Frees a medium block. False if it is none any more: another thread has freed it.
     pub fn free_medium(&mut self, block: PageRange) -> bool {
         let (first, entry) = self.entry_of(&block);
-        let is_block = self.region.entry(first as usize) == entry;
+        // SAFETY: the unit was in use, hence it is committed. The lock guards its record.
+        let size = unsafe { (*self.region.run(first)).left as usize };
+        let is_block = self.region.entry(first as usize) == entry
+            && pages_for(block.start, size, self.os.page_size()) == block;
         if is_block {
             self.region.set_entry(first, entry.freed());
+            self.heap.gaps.last_freed_end = block.end;
             self.release_pages(block);
         }
         is_block
@@ -107,134 +106,75 @@ impl<O: Os> Pages<'_, O> {
         if self.take_behind(units.end..run.end(), Growth::MakeRoom).is_none() {
             return false;
         }
-        for unit in units {
-            self.set_used(unit, 0);
-            self.region.set_entry(unit, self.region.entry(unit as usize).with_paged(false));
-        }
+        units.for_each(|unit| self.end_pages(unit));
         self.mark_in_use(first, length.get());
         true
     }
 
-    /// Takes the pages of a medium block in the shortest gap that holds it, among those that were
-    /// opened last.
-    fn take_from_gap(&mut self, size: usize, growth: Growth) -> Option<(PageRange, bool)> {
-        let count = size.div_ceil(self.os.page_size());
-        let (mut unit, mut shortest, mut best) = (self.heap.open_units, usize::MAX, None);
-        for _ in 0..GAPS_TRIED_MAX {
-            if unit == 0 || shortest == count {
-                break;
-            }
-            // SAFETY: an open unit is in use, hence committed. The lock guards its record.
-            let next = unsafe { (*self.region.run(unit)).right };
-            let begin = self.end_of_used(unit);
-            let gap = self.gap_at(begin, unit, 2 * count, growth);
-            if gap < self.unit_pages() && growth != Growth::No {
-                // Too short for any block until one of its neighbours is freed.
-                self.set_open(unit, false);
-            } else if gap >= count && gap < shortest {
-                (shortest, best) = (gap, Some(begin));
-            }
-            unit = next;
-        }
-        let block = pages_for(best?, size, self.os.page_size());
-        match self.take_pages(block.clone(), growth) {
-            Some(zeroed) => Some((block, zeroed)),
-            // A longer one may be resident.
-            None if growth != Growth::No => self.take_from_gap(size, Growth::No),
-            None => None,
-        }
-    }
-
-    /// Where memory is short: takes the pages of a medium block in the first gap of the heap that
-    /// holds it and ends in a paged unit, also in one that begins behind another kind of block.
-    /// Looks at all runs.
-    #[cold]
-    fn take_from_any_gap(&mut self, size: usize) -> Option<(PageRange, bool)> {
+    /// Takes the pages of a medium block in the shortest gap that holds it.
+    fn take_from_gap(&mut self, size: usize, mut growth: Growth) -> Option<(PageRange, bool)> {
         let page = self.os.page_size();
-        let (mut unit, mut begin) = (1, self.unit_pages());
-        let mut last_free = None;
-        while unit < self.heap.frontier {
-            // SAFETY: the unit is below the frontier, hence committed, and a run begins there.
-            let run = unsafe { *self.region.run(unit) };
-            let is_paged = self.is_paged(unit);
-            if is_paged {
-                let end =
-                    unit as usize * self.unit_pages() + self.used(unit).trailing_zeros() as usize;
-                let block = pages_for(end.saturating_sub(size.div_ceil(page)), size, page);
-                if let Some(free) = last_free
-                    && self.take_from_end(free, unit, &block)
-                {
-                    let zeroed = self.use_pages(block.clone());
-                    return Some((block, zeroed));
-                }
-                let block = pages_for(begin, size, page);
-                // Even in vain this may purge, and so join the free runs before the unit.
-                if block.end <= end
-                    && let Some(zeroed) = self.take_pages(block.clone(), Growth::IfEasy)
-                {
-                    return Some((block, zeroed));
-                }
+        let count = size.div_ceil(page);
+        let mut candidate = self.heap.gaps.shortest(count);
+        for _ in 0..GAPS_TRIED_MAX {
+            let (unit, listed) = candidate?;
+            candidate = self.next_gap(unit, listed);
+            let (begin, gap) = (self.end_of_used(unit), self.gap_behind(unit));
+            if gap != listed {
+                self.list_gap(unit);
             }
-            last_free = matches!(run.state, RunState::Dirty | RunState::Clean).then_some(unit);
-            unit += run.units;
-            if is_paged {
-                begin = self.end_of_used(unit - 1);
-            } else if matches!(run.state, RunState::InUse | RunState::Foreign) {
-                begin = unit as usize * self.unit_pages();
+            if gap < count {
+                continue;
+            }
+            let may_grow = growth != Growth::No;
+            if may_grow || self.gap_at(begin, unit, count, false) >= count {
+                let block = pages_for(begin, size, page);
+                if let Some(zeroed) = self.take_pages(block.clone(), growth) {
+                    return Some((block, zeroed));
+                }
+                // Others may be resident.
+                growth = Growth::No;
+            }
+            if let Some(taken) = self.take_end_of_gap(begin + gap, size) {
+                return Some(taken);
             }
         }
         None
     }
 
-    /// Takes the end of the free run at `free`, up to the paged unit `end`, for a block that begins
-    /// in it. Takes fewer units than the beginning of the gap would. False if the block begins
-    /// before the run, or if memory would have to be purged first.
-    fn take_from_end(&mut self, free: UnitIndex, end: UnitIndex, block: &PageRange) -> bool {
+    /// Takes the pages of a medium block at the end of a gap that ends at this page of a paged unit.
+    /// These may be in fewer units than at its beginning. `None` if it does not end there, if it is
+    /// too short, if its units are in several free runs, or if memory would have to be purged
+    /// first.
+    fn take_end_of_gap(&mut self, end_page: usize, size: usize) -> Option<(PageRange, bool)> {
+        let (end, page) = (self.unit_of(end_page), self.os.page_size());
+        let block = pages_for(end_page.checked_sub(size.div_ceil(page))?, size, page);
         let first = self.unit_of(block.start);
-        let (units, counts) = (end - first.min(end), &self.heap.counts);
-        // SAFETY: the run is free, so its record is current.
-        let is_clean = unsafe { (*self.region.run(free)).state } == RunState::Clean;
-        let resident = counts.held() + if is_clean { units as usize } else { 0 };
-        if first < free || units == 0 || resident > self.heap.resident_units_max() {
-            return false;
+        if !self.is_paged(end) || first == end || self.used(end) & self.mask(end, &block) != 0 {
+            return None;
         }
-        self.carve(free, first..end);
+        // SAFETY: the unit is below the frontier, hence committed, and a run ends there.
+        let run = unsafe { *self.region.run(end - 1) };
+        let (units, counts) = (end - first, &self.heap.counts);
+        let is_clean = match run.state {
+            RunState::Clean => true,
+            RunState::Dirty => false,
+            _ => return None,
+        };
+        let resident = counts.held() + if is_clean { units as usize } else { 0 };
+        if units > run.units || resident > self.heap.resident_units_max() {
+            return None;
+        }
+        self.carve(end - run.units, first..end);
         self.count_use(units);
         (first..end).for_each(|unit| self.begin_pages(unit, is_clean));
-        true
-    }
-
-    /// The page after the last one in use of a paged unit.
-    fn end_of_used(&self, unit: UnitIndex) -> usize {
-        let used_bits = u16::BITS - self.used(unit).leading_zeros();
-        unit as usize * self.unit_pages() + used_bits as usize
-    }
-
-    /// Pages in the gap from `begin` on, which is at the end of a paged unit's pages in use; of a
-    /// gap of at least `enough`, some of them. Unless there may be growth, only resident ones.
-    fn gap_at(&self, begin: usize, unit: UnitIndex, enough: usize, growth: Growth) -> usize {
-        let may_grow = growth != Growth::No;
-        let pages_before = |unit: UnitIndex| unit as usize * self.unit_pages() - begin;
-        let mut next = unit + 1;
-        while next < self.heap.frontier && pages_before(next) < enough {
-            if self.is_paged(next) {
-                return pages_before(next) + self.used(next).trailing_zeros() as usize;
-            }
-            // SAFETY: the unit is below the frontier, hence committed, and a run begins there.
-            let run = unsafe { *self.region.run(next) };
-            match run.state {
-                RunState::Dirty => {}
-                RunState::Clean | RunState::Unmapped if may_grow => {}
-                _ => return pages_before(next),
-            }
-            next += run.units;
-        }
-        if next < self.heap.frontier || may_grow { enough } else { pages_before(next) }
+        let zeroed = self.use_pages(block.clone());
+        Some((block, zeroed))
     }
 
     /// Takes these pages, which follow a page in use, if all are free. Returns whether all of them
     /// read as zero.
-    fn take_pages(&mut self, pages: PageRange, growth: Growth) -> Option<bool> {
+    pub(super) fn take_pages(&mut self, pages: PageRange, growth: Growth) -> Option<bool> {
         let units = self.units_of(&pages);
         let ends = [units.start, units.end - 1];
         if ends.iter().any(|&unit| self.used(unit) & self.mask(unit, &pages) != 0) {
@@ -257,21 +197,34 @@ impl<O: Os> Pages<'_, O> {
         self.region.set_entry(unit, self.region.entry(unit as usize).with_paged(true));
     }
 
+    /// Makes a paged unit, whose pages are free or become a run's, a unit as others.
+    fn end_pages(&mut self, unit: UnitIndex) {
+        self.unlist_gap(unit);
+        self.set_used(unit, 0);
+        self.region.set_entry(unit, self.region.entry(unit as usize).with_paged(false));
+    }
+
     /// Marks free pages of paged units as in use. Returns whether all of them read as zero.
     fn use_pages(&mut self, pages: PageRange) -> bool {
-        let mut zeroed = true;
-        for unit in self.units_of(&pages) {
+        let (mut zeroed, units) = (true, self.units_of(&pages));
+        for unit in units.clone() {
             // SAFETY: a paged unit is committed, and the lock guards its record.
             zeroed &= unsafe { (*self.region.run(unit)).flags }.tail() == Tail::NotResident;
             self.set_used(unit, self.used(unit) | self.mask(unit, &pages));
         }
+        // The gap began in the first unit, or in the one before it.
+        if pages.start.is_multiple_of(self.unit_pages()) && self.is_paged(units.start - 1) {
+            self.unlist_gap(units.start - 1);
+        }
+        self.unlist_gap(units.start);
+        self.list_gap(units.end - 1);
         zeroed
     }
 
     /// Frees pages of paged units, and each unit that has none in use any more.
     fn release_pages(&mut self, pages: PageRange) {
         let units = self.units_of(&pages);
-        let mut free = units.end..units.end;
+        let (first, mut free) = (units.start, units.end..units.end);
         for unit in units {
             let used = self.used(unit) & !self.mask(unit, &pages);
             self.set_tail(unit, Tail::New);
@@ -279,17 +232,15 @@ impl<O: Os> Pages<'_, O> {
             if used == 0 {
                 // Only the first and the last unit may hold pages of other blocks.
                 free = free.start.min(unit)..unit + 1;
-                self.region.set_entry(unit, self.region.entry(unit as usize).with_paged(false));
+                self.end_pages(unit);
             }
-        }
-        // The gap may begin in the unit before.
-        let first = self.unit_of(pages.start);
-        let below = self.mask(first, &(0..pages.start));
-        if self.used(first) & below == 0 && self.is_paged(first - 1) {
-            self.set_open(first - 1, true);
         }
         if !free.is_empty() {
             self.free(free.start, free.end - free.start);
+        } else if self.used(first) & self.mask(first, &(0..pages.start)) != 0 {
+            self.list_gap(first);
+        } else {
+            self.list_gap_before(first);
         }
     }
 
@@ -338,10 +289,6 @@ impl<O: Os> Pages<'_, O> {
         self.unit_of(pages.start)..self.unit_of(pages.end - 1) + 1
     }
 
-    pub(super) fn is_paged(&self, unit: UnitIndex) -> bool {
-        unit < self.heap.frontier && self.region.entry(unit as usize).is_paged()
-    }
-
     /// The bits of those of `pages` that lie in a unit.
     pub(super) fn mask(&self, unit: UnitIndex, pages: &PageRange) -> u16 {
         let (first, count) = (unit as usize * self.unit_pages(), self.unit_pages());
@@ -349,46 +296,9 @@ impl<O: Os> Pages<'_, O> {
         (bits(pages.end) & !bits(pages.start)) as u16
     }
 
-    /// The pages in use of a paged unit, a bit each; 0 for other units.
-    pub(super) fn used(&self, unit: UnitIndex) -> u16 {
-        // SAFETY: a paged unit is committed, and the lock guards its record.
-        if self.is_paged(unit) { unsafe { (*self.region.run(unit)).asked_high } } else { 0 }
-    }
-
-    /// Sets the pages in use of a paged unit, and puts it in the list of open units or out of it.
+    /// Sets the pages in use of a paged unit.
     fn set_used(&mut self, unit: UnitIndex, used: u16) {
-        let last = 1 << (self.unit_pages() - 1);
         // SAFETY: a paged unit is committed, and the lock guards its record.
         unsafe { (*self.region.run(unit)).asked_high = used };
-        self.set_open(unit, used != 0 && used & last == 0);
-    }
-
-    /// Puts a paged unit in the list of open units or out of it.
-    fn set_open(&mut self, unit: UnitIndex, is_open: bool) {
-        let run = self.region.run(unit);
-        // SAFETY: paged units are committed, and open ones are paged. The lock guards their
-        // records. Owners of blocks may read sizes meanwhile, but no block begins in open units.
-        unsafe {
-            if (*run).flags.open() == is_open {
-                return;
-            }
-            (*run).flags = (*run).flags.with_open(is_open);
-            if is_open {
-                ((*run).left, (*run).right) = (0, self.heap.open_units);
-                if (*run).right != 0 {
-                    (*self.region.run((*run).right)).left = unit;
-                }
-                self.heap.open_units = unit;
-            } else {
-                let (before, after) = ((*run).left, (*run).right);
-                match before {
-                    0 => self.heap.open_units = after,
-                    _ => (*self.region.run(before)).right = after,
-                }
-                if after != 0 {
-                    (*self.region.run(after)).left = before;
-                }
-            }
-        }
     }
 }

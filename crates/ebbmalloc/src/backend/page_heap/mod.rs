@@ -8,6 +8,7 @@
 
 // Lowest first: each uses only modules above it in this list, and this file.
 mod runs;
+mod gaps;
 mod alloc;
 mod large;
 mod medium;
@@ -25,6 +26,7 @@ use crate::backend::run_tree::RunTree;
 use crate::backend::units::UnitIndex;
 use crate::platform::os::Os;
 use crate::platform::sync::{Guard, Lock};
+use gaps::Gaps;
 
 /// A run that was handed out.
 #[derive(Clone, Copy, Debug)]
@@ -42,8 +44,8 @@ pub(crate) struct PageHeap {
     unmapped: RunTree,
     /// The unit after the last that was ever used or given up; 0 before any was.
     frontier: UnitIndex,
-    /// The first of the open units, in which a medium block may begin; 0 for none.
-    open_units: UnitIndex,
+    /// Gaps of free pages, for medium blocks.
+    gaps: Gaps,
     /// The most units that may be in use or dirty; `None` for no limit.
     pub limit: Option<NonZeroUsize>,
     /// Whether the limit forbade the last request.
@@ -63,7 +65,7 @@ impl PageHeap {
             clean: RunTree::new(),
             unmapped: RunTree::new(),
             frontier: 0,
-            open_units: 0,
+            gaps: Gaps::new(),
             limit: None,
             is_at_limit: false,
             retention: Retention::new(),

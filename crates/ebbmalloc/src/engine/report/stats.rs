@@ -85,7 +85,9 @@ impl<O: Os> Engine<O> {
         }
         stats.large_blocks = counters.large_blocks as u64;
         stats.large_bytes = counters.large_bytes as u64;
-        stats.rounding_bytes += (stats.large_blocks * UNIT as u64).min(stats.large_bytes);
+        let in_units = stats.heaps > 0 || self.all_in_heaps();
+        let rounding = if in_units { UNIT } else { self.os.page_size() };
+        stats.rounding_bytes += (stats.large_blocks * rounding as u64).min(stats.large_bytes);
         stats.live_bytes += stats.large_bytes;
         stats.peak_bytes = counters.peak;
         stats.allocated_bytes = counters.allocated;
