@@ -11,6 +11,7 @@ pub(crate) mod span;
 pub(crate) mod page_map;
 pub(crate) mod region;
 pub(crate) mod run_tree;
+pub(crate) mod gap_lists;
 pub(crate) mod mappings;
 #[cfg(not(loom))]
 pub(crate) mod zeroing;

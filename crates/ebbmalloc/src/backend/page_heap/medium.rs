@@ -33,7 +33,7 @@ impl<O: Os> Pages<'_, O> {
             // In vain that has purged free memory, which leaves more for the rest of a gap.
             .or_else(|| self.take_from_gap(size, Growth::IfEasy))
             // A program at its limit that frees a block can have one again.
-            .or_else(|| self.take_end_of_gap(self.heap.gaps.last_freed_end, size))?;
+            .or_else(|| self.take_end_of_gap(self.heap.last_freed_end, size))?;
         let (first, entry) = self.entry_of(&block);
         self.region.set_entry(first, entry);
         self.note_medium(first, size);
@@ -74,7 +74,7 @@ impl<O: Os> Pages<'_, O> {
             && pages_for(block.start, size, self.os.page_size()) == block;
         if is_block {
             self.region.set_entry(first, entry.freed());
-            self.heap.gaps.last_freed_end = block.end;
+            self.heap.last_freed_end = block.end;
             self.release_pages(block);
         }
         is_block
@@ -118,7 +118,7 @@ impl<O: Os> Pages<'_, O> {
         let mut candidate = self.heap.gaps.shortest(count);
         for _ in 0..GAPS_TRIED_MAX {
             let (unit, listed) = candidate?;
-            candidate = self.next_gap(unit, listed);
+            candidate = self.heap.gaps.next(self.region, unit, listed);
             let (begin, gap) = (self.end_of_used(unit), self.gap_behind(unit));
             if gap != listed {
                 self.list_gap(unit);
@@ -142,8 +142,8 @@ impl<O: Os> Pages<'_, O> {
         None
     }
 
-    /// Takes the pages of a medium block at the end of a gap that ends at this page of a paged unit.
-    /// These may be in fewer units than at its beginning. `None` if it does not end there, if it is
+    /// Takes the pages of a medium block at the end of a gap that ends at this page of a paged
+    /// unit. These may be in fewer units than at its beginning. `None` if it does not end there, if it is
     /// too short, if its units are in several free runs, or if memory would have to be purged
     /// first.
     fn take_end_of_gap(&mut self, end_page: usize, size: usize) -> Option<(PageRange, bool)> {

@@ -17,6 +17,7 @@ mod audit;
 use core::num::NonZeroUsize;
 use core::ops::{Deref, DerefMut};
 
+use crate::backend::gap_lists::GapLists;
 use crate::backend::guard_pages::Guards;
 use crate::backend::huge_pages::HugePages;
 use crate::backend::mappings::Mappings;
@@ -26,7 +27,6 @@ use crate::backend::run_tree::RunTree;
 use crate::backend::units::UnitIndex;
 use crate::platform::os::Os;
 use crate::platform::sync::{Guard, Lock};
-use gaps::Gaps;
 
 /// A run that was handed out.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +45,9 @@ pub(crate) struct PageHeap {
     /// The unit after the last that was ever used or given up; 0 before any was.
     frontier: UnitIndex,
     /// Gaps of free pages, for medium blocks.
-    gaps: Gaps,
+    gaps: GapLists,
+    /// The page after the medium block that was freed last.
+    last_freed_end: usize,
     /// The most units that may be in use or dirty; `None` for no limit.
     pub limit: Option<NonZeroUsize>,
     /// Whether the limit forbade the last request.
@@ -65,7 +67,8 @@ impl PageHeap {
             clean: RunTree::new(),
             unmapped: RunTree::new(),
             frontier: 0,
-            gaps: Gaps::new(),
+            gaps: GapLists::new(),
+            last_freed_end: 0,
             limit: None,
             is_at_limit: false,
             retention: Retention::new(),
