@@ -143,8 +143,8 @@ impl<O: Os> Pages<'_, O> {
     }
 
     /// Takes the pages of a medium block at the end of a gap that ends at this page of a paged
-    /// unit. These may be in fewer units than at its beginning. `None` if it does not end there, if it is
-    /// too short, if its units are in several free runs, or if memory would have to be purged
+    /// unit. These may be in fewer units than at its beginning. `None` if it does not end there, if
+    /// it is too short, if its units are in several free runs, or if memory would have to be purged
     /// first.
     fn take_end_of_gap(&mut self, end_page: usize, size: usize) -> Option<(PageRange, bool)> {
         let (end, page) = (self.unit_of(end_page), self.os.page_size());
