@@ -116,7 +116,7 @@ impl DelayChoice {
              goes as the program frees: the less there is, the later.",
         ),
         ("|500|500ms|10s", "The same for another time; milliseconds without a unit."),
-        ("|0ms", "It goes as soon as it is free."),
+        ("|0ms", "Free runs go at once."),
     ];
 }
 
