@@ -29,7 +29,7 @@ class ClassStats(TypedDict):
 class Stats(TypedDict):
     """The whole process, at one moment."""
 
-    #: In blocks that the program holds, rounded up to their size classes.
+    #: In blocks that the program holds, rounded up to size classes or OS pages.
     live_bytes: int
     #: High-water mark of `live_bytes`, with several threads within 128 KiB. 0 without `EBB_STATS`.
     peak_bytes: int

@@ -75,7 +75,7 @@ macro_rules! statistics {
 statistics! {
     /// A snapshot of an engine and its process.
     Stats {
-        /** In blocks that the program holds, rounded up to their size classes. */
+        /** In blocks that the program holds, rounded up to size classes or OS pages. */
         live_bytes: Gauge Bytes,
         /// High-water mark of `live_bytes`, with several threads within 128 KiB. 0 without
         /// `EBB_STATS`.
