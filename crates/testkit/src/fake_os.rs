@@ -301,8 +301,8 @@ impl FakeOs {
         *self.in_move.lock().unwrap() = Some(Box::new(work));
     }
 
-    /// Refuses the next move of pages to a longer range, and unmaps that range: as kernels do where
-    /// the process is beyond a limit of its own.
+    /// Refuses the next move of pages to a longer range, and unmaps that range: as kernels before
+    /// Linux 6.17 do where the process is beyond a limit of its own.
     pub fn lose_next_target(&self) {
         self.loses_target.store(true, Ordering::Relaxed);
     }

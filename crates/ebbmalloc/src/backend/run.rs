@@ -15,7 +15,8 @@ pub struct Run {
     pub(crate) units: u32,
     /// Of a free run: its children in the tree of free runs, each by its first unit, 0 for none. Of
     /// a run in use: `left` has the lower bits of a large block's requested size, and `right` the
-    /// heap. Of an open unit (`page_heap/medium.rs`): the open units before and after it.
+    /// heap. Of an open unit: those before and after it (`gap_lists.rs`). Of one in which a medium
+    /// block begins: `left` has its size.
     pub(crate) left: u32,
     pub(crate) right: u32,
 }
@@ -139,7 +140,7 @@ impl UnitFlags {
     /// A huge page begins at this unit.
     const HUGE: u8 = 1 << 4;
 
-    /// A paged unit is in the list of open units.
+    /// A paged unit is in a list of open units.
     const OPEN: u8 = 1 << 5;
 
     /// Keeps only the flags that outlast runs.

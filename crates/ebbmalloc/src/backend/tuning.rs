@@ -18,9 +18,12 @@ tunables! {
     COMMIT_UNITS: usize = mib(1), "units", 31;
     /// The most bytes of a new medium block. Units of longer ones leave at most an eighth unused.
     MEDIUM_BYTES_MAX: usize = (512 << 10) - 1, "bytes", 43;
-    /// Gaps that are looked at for a medium block. Mostly the first one holds it; where only
-    /// resident ones will do, any may.
+    /// Gaps that are looked at for a medium block. Mostly the first one does.
     GAPS_TRIED_MAX: usize = 128, "gaps", 43;
+    /// Gaps whose growth is refused before only resident ones are looked at.
+    GAP_REFUSALS_MAX: usize = 4, "gaps", 43;
+    /// Places of freed medium blocks that a program at its limit finds again.
+    FREED_ENDS: usize = 8, "blocks", 43;
     /// Units that the region first skips at a foreign mapping. Each further try doubles it, since
     /// the mapping may be longer.
     SKIP_UNITS_MIN: usize = mib(16), "units", 31;

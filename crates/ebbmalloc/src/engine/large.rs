@@ -295,8 +295,9 @@ impl<O: Os> Engine<O> {
         let end = first + units_for(bytes);
         let offset_bytes = |at: UnitIndex| (at - first) as usize * UNIT;
         // Before Linux 6.17, one call moves pages of one mapping only. The last mapping moves
-        // first. Only this one grows, and only growth is refused so late that the kernel has taken
-        // the target, and near a limit cannot give it back.
+        // first, since only this one grows. A kernel may refuse that when it has taken the target,
+        // and near a limit it cannot give it back. The target of others it can give back: that
+        // takes no more than it freed.
         let last = self.pages.lock().mappings.last(&self.region, first..end);
         let (to, before) = (target + (last - first), offset_bytes(last));
         // SAFETY: the caller guarantees the same for the whole runs.

@@ -2,7 +2,7 @@
 
 use std::slice;
 
-use ebbmalloc::internals::Engine;
+use ebbmalloc::internals::{Engine, OsThreads as _};
 use ebbmalloc_testkit::FakeOs;
 
 const UNIT: usize = 64 << 10;
@@ -287,5 +287,50 @@ fn a_gap_grows_when_what_follows_it_is_freed() {
         assert_eq!(next.addr(), first.addr() + 18 * 4096, "right behind the first block");
         assert!(is_filled(first, 70_000, 1) && is_filled(last, 70_000, 2));
         engine.check_with(&[first, last, next]);
+    }
+}
+
+/// A gap whose pages were purged stays so while resident memory holds a new block.
+#[test]
+fn resident_memory_comes_before_a_purged_gap() {
+    let engine = engine();
+    let [first, middle, last] = [70_000, 200_000, 70_000].map(|size| filled(&engine, size, 1));
+    let [before, run, behind] = [(); 3].map(|()| filled(&engine, MIB, 2));
+    free(&engine, middle);
+    for _ in 0..20 {
+        engine.os().sleep_ms(1000);
+        engine.idle();
+    }
+    free(&engine, run);
+    let dirty = |engine: &Engine<FakeOs>| engine.stats().dirty_bytes;
+    assert_eq!(dirty(&engine), MIB as u64);
+    let block = filled(&engine, 100_000, 3);
+    assert_eq!(dirty(&engine) as usize, MIB - 2 * UNIT);
+    assert!(is_filled(first, 70_000, 1) && is_filled(last, 70_000, 1));
+    engine.check_with(&[first, last, before, behind, block]);
+}
+
+/// The first of two freed blocks lies behind another kind of block, where no gap is listed.
+#[test]
+fn at_the_limit_as_many_blocks_fit_as_were_freed() {
+    let engine = Engine::new(FakeOs::default().cpus(1).still().environment("EBB_LIMIT", "2M"));
+    let mut blocks = vec![engine.alloc(1000)];
+    while let block = engine.alloc(70_000)
+        && !block.is_null()
+    {
+        fill(&engine, block, 5);
+        blocks.push(block);
+    }
+    let all = 1..blocks.len();
+    let pairs = all.clone().flat_map(|first| all.clone().map(move |second| (first, second)));
+    for (first, second) in pairs.filter(|(first, second)| first != second) {
+        free(&engine, blocks[first]);
+        free(&engine, blocks[second]);
+        for nth in [first, second] {
+            blocks[nth] = engine.alloc(70_000);
+            assert!(!blocks[nth].is_null(), "{nth} of {first} and {second}");
+            fill(&engine, blocks[nth], 6);
+        }
+        engine.check_with(&blocks);
     }
 }

@@ -1,12 +1,12 @@
 //! Finds gaps of free pages for medium blocks.
 //!
 //! A gap begins behind the last page in use of a paged unit, may continue through free units, and
-//! ends in the next paged unit, or where memory in use follows. The unit that it begins in is then
-//! *open*, and in the list for the gap's length in pages. A new block takes a gap of the shortest
-//! length that holds it.
+//! ends in the next paged unit, or where memory in use follows; at the end of the heap it has no
+//! end. If a block can lie in it, that unit is *open*: in the list for the gap's length in pages. A
+//! new block takes a gap of the shortest length that holds it.
 //!
-//! A gap that grows changes its list at once. One from which units were taken stays in the old
-//! list until a search finds it there.
+//! A gap that grows changes its list at once. One from which units were taken stays in the list for
+//! longer ones until a search finds it there, or a block next to it comes or goes.
 
 use super::Pages;
 use crate::backend::gap_lists::GapLists;
@@ -102,7 +102,7 @@ impl<O: Os> Pages<'_, O> {
         if next < self.heap.frontier || may_grow { enough } else { pages_before(next) }
     }
 
-    /// Panics if an open unit is in no list, or in one of shorter gaps. Returns how many there are.
+    /// Panics if a list is damaged, or has a longer gap. Returns how many units are in lists.
     pub(super) fn check_gaps(&self) -> usize {
         let mut open = 0;
         self.heap.gaps.check(self.region, |unit, listed| {

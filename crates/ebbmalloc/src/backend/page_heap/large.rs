@@ -12,7 +12,7 @@ use crate::backend::units::{UnitIndex, UnitRange, Units};
 use crate::platform::os::{Os, Refusal};
 use crate::size_class::UNIT;
 
-/// Whether memory may be taken that is not resident.
+/// Whether memory may be taken that is not resident, and at what cost.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Growth {
     No,

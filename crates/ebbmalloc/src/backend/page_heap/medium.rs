@@ -16,7 +16,7 @@ use super::large::Growth;
 use crate::backend::huge_pages::{self, Touch};
 use crate::backend::page_map::MapEntry;
 use crate::backend::run::{RunState, Tail};
-use crate::backend::tuning::GAPS_TRIED_MAX;
+use crate::backend::tuning::{GAP_REFUSALS_MAX, GAPS_TRIED_MAX};
 use crate::backend::units::{PageRange, UnitIndex, UnitRange, Units, pages_for};
 use crate::platform::os::Os;
 
@@ -32,8 +32,7 @@ impl<O: Os> Pages<'_, O> {
             .or_else(|| self.take_units(size, units))
             // In vain that has purged free memory, which leaves more for the rest of a gap.
             .or_else(|| self.take_from_gap(size, Growth::IfEasy))
-            // A program at its limit that frees a block can have one again.
-            .or_else(|| self.take_end_of_gap(self.heap.last_freed_end, size))?;
+            .or_else(|| self.take_freed(size))?;
         let (first, entry) = self.entry_of(&block);
         self.region.set_entry(first, entry);
         self.note_medium(first, size);
@@ -74,7 +73,8 @@ impl<O: Os> Pages<'_, O> {
             && pages_for(block.start, size, self.os.page_size()) == block;
         if is_block {
             self.region.set_entry(first, entry.freed());
-            self.heap.last_freed_end = block.end;
+            self.heap.freed_ends.rotate_right(1);
+            self.heap.freed_ends[0] = block.end;
             self.release_pages(block);
         }
         is_block
@@ -112,9 +112,9 @@ impl<O: Os> Pages<'_, O> {
     }
 
     /// Takes the pages of a medium block in the shortest gap that holds it.
-    fn take_from_gap(&mut self, size: usize, mut growth: Growth) -> Option<(PageRange, bool)> {
-        let page = self.os.page_size();
-        let count = size.div_ceil(page);
+    fn take_from_gap(&mut self, size: usize, growth: Growth) -> Option<(PageRange, bool)> {
+        let (page, may_grow) = (self.os.page_size(), growth != Growth::No);
+        let (count, mut refusals) = (size.div_ceil(page), 0);
         let mut candidate = self.heap.gaps.shortest(count);
         for _ in 0..GAPS_TRIED_MAX {
             let (unit, listed) = candidate?;
@@ -126,16 +126,16 @@ impl<O: Os> Pages<'_, O> {
             if gap < count {
                 continue;
             }
-            let may_grow = growth != Growth::No;
-            if may_grow || self.gap_at(begin, unit, count, false) >= count {
+            // Where growth is refused, a resident gap may do.
+            let growth = if refusals < GAP_REFUSALS_MAX { growth } else { Growth::No };
+            if growth != Growth::No || self.gap_at(begin, unit, count, false) >= count {
                 let block = pages_for(begin, size, page);
                 if let Some(zeroed) = self.take_pages(block.clone(), growth) {
                     return Some((block, zeroed));
                 }
-                // Others may be resident.
-                growth = Growth::No;
+                refusals += 1;
             }
-            if let Some(taken) = self.take_end_of_gap(begin + gap, size) {
+            if let Some(taken) = self.take_end_of_gap(begin + gap, size, may_grow) {
                 return Some(taken);
             }
         }
@@ -145,8 +145,13 @@ impl<O: Os> Pages<'_, O> {
     /// Takes the pages of a medium block at the end of a gap that ends at this page of a paged
     /// unit. These may be in fewer units than at its beginning. `None` if it does not end there, if
     /// it is too short, if its units are in several free runs, or if memory would have to be purged
-    /// first.
-    fn take_end_of_gap(&mut self, end_page: usize, size: usize) -> Option<(PageRange, bool)> {
+    /// first. Unless it `may_grow`, takes only resident memory.
+    fn take_end_of_gap(
+        &mut self,
+        end_page: usize,
+        size: usize,
+        may_grow: bool,
+    ) -> Option<(PageRange, bool)> {
         let (end, page) = (self.unit_of(end_page), self.os.page_size());
         let block = pages_for(end_page.checked_sub(size.div_ceil(page))?, size, page);
         let first = self.unit_of(block.start);
@@ -155,21 +160,35 @@ impl<O: Os> Pages<'_, O> {
         }
         // SAFETY: the unit is below the frontier, hence committed, and a run ends there.
         let run = unsafe { *self.region.run(end - 1) };
-        let (units, counts) = (end - first, &self.heap.counts);
-        let is_clean = match run.state {
-            RunState::Clean => true,
-            RunState::Dirty => false,
+        let units = end - first;
+        let grown = match run.state {
+            RunState::Dirty => 0,
+            RunState::Clean if may_grow => units,
             _ => return None,
         };
-        let resident = counts.held() + if is_clean { units as usize } else { 0 };
-        if units > run.units || resident > self.heap.resident_units_max() {
+        let resident = self.heap.counts.held() + grown as usize;
+        if units > run.units
+            || resident > self.heap.resident_units_max()
+            || !self.heap.huge.allows(Touch::Unknown, first..end)
+        {
             return None;
         }
         self.carve(end - run.units, first..end);
         self.count_use(units);
-        (first..end).for_each(|unit| self.begin_pages(unit, is_clean));
+        if grown > 0 {
+            self.heap.retention.refaults.count_refaulted(self.os.now_ms(), grown);
+        }
+        (first..end).for_each(|unit| self.begin_pages(unit, grown > 0));
+        self.purge_after_growth(grown);
         let zeroed = self.use_pages(block.clone());
         Some((block, zeroed))
+    }
+
+    /// Takes the pages of a medium block where one was freed: a program at its limit that frees
+    /// blocks can have as many again. A gap that begins behind another kind of block is in no list.
+    fn take_freed(&mut self, size: usize) -> Option<(PageRange, bool)> {
+        let ends = self.heap.freed_ends;
+        ends.into_iter().find_map(|end| self.take_end_of_gap(end, size, true))
     }
 
     /// Takes these pages, which follow a page in use, if all are free. Returns whether all of them

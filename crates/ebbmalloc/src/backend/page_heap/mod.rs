@@ -24,6 +24,7 @@ use crate::backend::mappings::Mappings;
 use crate::backend::region::Region;
 use crate::backend::retention::{PageCounts, Retention};
 use crate::backend::run_tree::RunTree;
+use crate::backend::tuning::FREED_ENDS;
 use crate::backend::units::UnitIndex;
 use crate::platform::os::Os;
 use crate::platform::sync::{Guard, Lock};
@@ -46,8 +47,8 @@ pub(crate) struct PageHeap {
     frontier: UnitIndex,
     /// Gaps of free pages, for medium blocks.
     gaps: GapLists,
-    /// The page after the medium block that was freed last.
-    last_freed_end: usize,
+    /// The pages after the medium blocks that were freed last, newest first.
+    freed_ends: [usize; FREED_ENDS],
     /// The most units that may be in use or dirty; `None` for no limit.
     pub limit: Option<NonZeroUsize>,
     /// Whether the limit forbade the last request.
@@ -68,7 +69,7 @@ impl PageHeap {
             unmapped: RunTree::new(),
             frontier: 0,
             gaps: GapLists::new(),
-            last_freed_end: 0,
+            freed_ends: [0; FREED_ENDS],
             limit: None,
             is_at_limit: false,
             retention: Retention::new(),

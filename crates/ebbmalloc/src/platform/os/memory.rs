@@ -166,7 +166,9 @@ impl<P: Process> OsMemory for NativeFor<P> {
             if moved {
                 return Ok(());
             }
-            let moved_bytes = unmapped_bytes(from, bytes);
+            // Or they were never there: a program may keep pages of a block from its children.
+            let has_moved = is_mapped(to, page_size());
+            let moved_bytes = if has_moved { unmapped_bytes(from, bytes) } else { 0 };
             let (to, to_bytes) = (to.byte_add(moved_bytes), to_bytes - moved_bytes);
             // A kernel that refuses late has unmapped the target before, so it is mapped again. One
             // that refuses early has left it mapped: a new mapping is not needed, and would fail
@@ -174,9 +176,12 @@ impl<P: Process> OsMemory for NativeFor<P> {
             // ENOMEM only where something is not mapped, and costs no more than the target's
             // contents.
             let is_lost = advise(to.cast(), to_bytes, libc::MADV_DONTNEED) == Err(libc::ENOMEM);
-            // Fails if the process is beyond its own limit, for instance.
-            let is_lost =
-                is_lost && !(unmap(to.cast(), to_bytes) && self.commit(to, to_bytes).is_ok());
+            // Fails if the process is beyond its own limit, for instance; or where some pages have
+            // moved, if a part of the rest is still mapped.
+            let commit = || self.commit(to, to_bytes).is_ok();
+            let is_lost = is_lost
+                && !commit()
+                && !(moved_bytes > 0 && unmap(to.cast(), to_bytes) && commit());
             let refusal = if is_lost { Refusal::Addresses } else { Refusal::Memory };
             Err(NotMoved { moved_bytes, refusal })
         }
@@ -206,6 +211,12 @@ impl<P: Process> OsMemory for NativeFor<P> {
     }
 }
 
+/// Whether all pages of a range are mapped.
+fn is_mapped(start: *mut u8, bytes: usize) -> bool {
+    // SAFETY: the advice changes neither contents nor mappings.
+    unsafe { advise(start.cast(), bytes, libc::MADV_WILLNEED) != Err(libc::ENOMEM) }
+}
+
 /// Bytes at the beginning of a range that are not mapped, if the rest is.
 ///
 /// From Linux 6.17 on, one call moves several mappings, in order. A program divides ours by
@@ -213,11 +224,7 @@ impl<P: Process> OsMemory for NativeFor<P> {
 /// moved.
 fn unmapped_bytes(start: *mut u8, bytes: usize) -> usize {
     let page = page_size();
-    let is_unmapped = |nth: usize| {
-        let start = start.wrapping_byte_add(nth * page).cast();
-        // SAFETY: the advice changes neither contents nor mappings.
-        unsafe { advise(start, page, libc::MADV_WILLNEED) == Err(libc::ENOMEM) }
-    };
+    let is_unmapped = |nth: usize| !is_mapped(start.wrapping_byte_add(nth * page), page);
     let (mut from, mut to) = (0, if is_unmapped(0) { bytes / page } else { 0 });
     while from < to {
         let middle = from.midpoint(to);

@@ -153,11 +153,16 @@ impl<O: Os> Engine<O> {
     /// Removes a large block whose addresses cannot be used again. Its units count as foreign.
     fn lose_large(&self, contents: &mut Contents, block: &HeapBlock) {
         let (first, units) = (block.first, (block.usable / UNIT) as u32);
-        contents.unlink(&self.region, first);
-        contents.used -= block.usable;
-        self.region.set_entry(first, MapEntry::LARGE_FREED);
+        self.remove_large(contents, block);
         self.count_large_freed(block.usable);
         self.pages().lose(first, units);
+    }
+
+    /// Takes a large block out of its heap, without a place in the quarantine.
+    fn remove_large(&self, contents: &mut Contents, block: &HeapBlock) {
+        contents.unlink(&self.region, block.first);
+        contents.used -= block.usable;
+        self.region.set_entry(block.first, MapEntry::LARGE_FREED);
     }
 
     /// Returns the runs of all large blocks in a heap's quarantine to the page heap.
@@ -264,7 +269,8 @@ impl<O: Os> Engine<O> {
             if moved == Moved::TargetLost {
                 let usable = self.units_of(first) as usize * UNIT;
                 let lost = HeapBlock { address: new, first, usable, ..*block };
-                self.lose_large(&mut self.lock_heap(block.heap), &lost);
+                self.remove_large(&mut self.lock_heap(block.heap), &lost);
+                self.return_run(first, self.accessible_bytes(size), true);
                 return moved;
             }
             if moved == Moved::No {
