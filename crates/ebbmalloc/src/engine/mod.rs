@@ -68,7 +68,6 @@ pub struct Engine<O: Os> {
     pub(crate) setup_lock: Lock<()>,
     pub(crate) preferred_slots: Preferred,
     pub(crate) heaps: Lock<Heaps>,
-    pub(crate) pages: Lock<PageHeap>,
     pub(crate) scavenger: Scavenger,
     /// Whether the process has one thread only, in the fork that is in progress.
     pub(crate) fork_is_single_threaded: AtomicBool,
@@ -78,6 +77,12 @@ pub struct Engine<O: Os> {
     /// a burst.
     pub(crate) freed_bytes: AtomicUsize,
     pub(crate) samples: Samples,
+    /// Number of per-CPU or shared caches that were ever used.
+    pub(crate) caches_ever_used: AtomicUsize,
+    /// The safety mode as a number of `telemetry/ledger.rs`, which other processes read.
+    pub(crate) published_safety_mode: AtomicUsize,
+    /// The program's functions for when memory is short.
+    pub(crate) callbacks: Callbacks,
     pub(crate) os: O,
     /// Starts a cache line: the hot path reads the fields that follow.
     hot_line: CacheLine,
@@ -94,18 +99,13 @@ pub struct Engine<O: Os> {
     /// Set-up alone writes it; it is read only afterwards.
     pub(crate) setup: UnsafeCell<Setup>,
     pub(crate) centrals: [Central; CLASSES],
+    pub(crate) pages: Lock<PageHeap>,
     pub(crate) counters: Counters,
     pub(crate) thread_slabs: ThreadSlabs,
     pub(crate) zeroing: Zeroing,
     /// The records of check mode. Its holder takes no other lock.
     pub(crate) check_table: Lock<CheckTable>,
-    /// Number of per-CPU or shared caches that were ever used.
-    pub(crate) caches_ever_used: AtomicUsize,
-    /// The safety mode as a number of `telemetry/ledger.rs`, which other processes read.
-    pub(crate) published_safety_mode: AtomicUsize,
     pub(crate) profile: Profile,
-    /// The program's functions for when memory is short.
-    pub(crate) callbacks: Callbacks,
     /// The format of the statistics at exit, if it was changed: a [`StatsChoice`] plus 1.
     pub(crate) stats_at_exit: AtomicU8,
     /// Whether [`Engine::finish`] is called at exit.
