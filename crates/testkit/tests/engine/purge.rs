@@ -485,7 +485,10 @@ fn resized(engine: &Engine<FakeOs>, block: *mut u8, mib: usize) -> *mut u8 {
     block
 }
 
-fn frees(engine: &Engine<FakeOs>, blocks: [*mut u8; 3]) {
+/// Resizes this block once more, and frees all three.
+fn resize_and_free(engine: &Engine<FakeOs>, block: *mut u8, others: [*mut u8; 2]) {
+    engine.check_with(&[block, others[0], others[1]]);
+    let blocks = [resized(engine, block, 16), others[0], others[1]];
     engine.check_with(&blocks);
     for block in blocks {
         // SAFETY: each is freed once.
@@ -499,25 +502,21 @@ fn frees(engine: &Engine<FakeOs>, blocks: [*mut u8; 3]) {
 /// be too late if those of the first had moved before.
 #[test]
 fn a_block_of_two_mappings_whose_target_the_kernel_took_away_is_as_it_was() {
-    let (engine, block, [behind, last]) = block_in_two_mappings();
+    let (engine, block, others) = block_in_two_mappings();
     engine.os().lose_next_target();
     let grown = resized(&engine, block, 8);
     assert!(grown != block && engine.os().moves() == 1, "copied");
-    engine.check_with(&[grown, behind, last]);
-    let again = resized(&engine, grown, 16);
-    frees(&engine, [again, behind, last]);
+    resize_and_free(&engine, grown, others);
 }
 
 #[test]
 fn a_block_of_which_the_kernel_moved_a_part_is_copied_from_there_on() {
     for part in [4096, 64 << 10, MIB, 2 * MIB - 4096] {
-        let (engine, block, [behind, last]) = block_in_two_mappings();
+        let (engine, block, others) = block_in_two_mappings();
         engine.os().move_partly(part);
         let grown = resized(&engine, block, 8);
         assert!(grown != block && engine.os().moves() == 3, "{part} bytes of the first mapping");
-        engine.check_with(&[grown, behind, last]);
-        let again = resized(&engine, grown, 16);
-        frees(&engine, [again, behind, last]);
+        resize_and_free(&engine, grown, others);
     }
 }
 

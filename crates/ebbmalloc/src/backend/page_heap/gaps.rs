@@ -116,6 +116,6 @@ impl<O: Os> Pages<'_, O> {
     /// Panics if a gap begins in this paged unit in which a block may lie, and it is not open.
     pub(super) fn check_is_open(&self, unit: UnitIndex, is_open: bool) {
         let gap = self.gap_behind(unit);
-        assert!(is_open || gap * self.os.page_size() <= UNIT, "{gap} pages behind unit {unit}");
+        assert!(is_open || gap <= self.unit_pages(), "{gap} pages behind unit {unit}");
     }
 }

@@ -193,7 +193,7 @@ impl<O: Os> Pages<'_, O> {
 
     /// Takes these pages, which follow a page in use, if all are free. Returns whether all of them
     /// read as zero.
-    pub(super) fn take_pages(&mut self, pages: PageRange, growth: Growth) -> Option<bool> {
+    fn take_pages(&mut self, pages: PageRange, growth: Growth) -> Option<bool> {
         let units = self.units_of(&pages);
         let ends = [units.start, units.end - 1];
         if ends.iter().any(|&unit| self.used(unit) & self.mask(unit, &pages) != 0) {

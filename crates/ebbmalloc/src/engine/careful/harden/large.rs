@@ -128,9 +128,7 @@ impl<O: Os> Engine<O> {
         moved: bool,
     ) {
         let (first, units) = (block.first, (block.usable / UNIT) as u32);
-        contents.unlink(&self.region, first);
-        contents.used -= block.usable;
-        self.region.set_entry(first, MapEntry::LARGE_FREED);
+        self.remove_large(contents, block);
         let accessible_bytes = if moved { 0 } else { self.accessible_bytes(size) };
         // SAFETY: the program has freed the block, and its accessible pages are committed.
         let decommitted = unsafe {
@@ -158,7 +156,7 @@ impl<O: Os> Engine<O> {
         self.pages().lose(first, units);
     }
 
-    /// Takes a large block out of its heap, without a place in the quarantine.
+    /// Takes a large block out of its heap. A second free of it is seen from now on.
     fn remove_large(&self, contents: &mut Contents, block: &HeapBlock) {
         contents.unlink(&self.region, block.first);
         contents.used -= block.usable;
