@@ -8,6 +8,7 @@ mod block;
 mod crew;
 mod idle;
 mod mixed;
+mod phases;
 mod replace;
 mod report;
 mod resident;
@@ -33,6 +34,8 @@ enum Load {
     Replace(replace::Args),
     /// Tables of tables that grow together
     Tables,
+    /// Phases of work, each on threads of its own
+    Phases(phases::Args),
     #[command(flatten)]
     Threads(threads::Load),
     /// A load, and then nothing: memory over time
@@ -46,6 +49,7 @@ fn main() -> anyhow::Result<()> {
         Load::Mixed => mixed::run()?,
         Load::Replace(args) => replace::run(&args),
         Load::Tables => tables::run()?,
+        Load::Phases(args) => phases::run(&args),
         Load::Threads(load) => threads::run(&load)?,
         Load::Idle(args) => idle::run(&args),
     };

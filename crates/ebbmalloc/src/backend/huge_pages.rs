@@ -12,12 +12,12 @@
 use core::iter::StepBy;
 use core::ops::Range;
 
+use crate::backend::budget::Budget;
 use crate::backend::mappings::flags;
 use crate::backend::region::{Region, UnitIndex};
 use crate::backend::retention::PageCounts;
 use crate::backend::tuning::{
-    HUGE_CREDIT_NS_MAX, HUGE_IN_USE_UNITS_MIN, HUGE_SKIPS_LOG_MAX, HUGE_TIME_DIVISOR, HUGE_UNITS,
-    SMALL_NS,
+    HUGE_IN_USE_UNITS_MIN, HUGE_SKIPS_LOG_MAX, HUGE_UNITS, SMALL_NS,
 };
 use crate::options::HugeChoice;
 use crate::platform::os::Os;
@@ -26,10 +26,8 @@ use crate::size_class::UNIT;
 /// The huge pages that the heap has had, and the time that it may spend on more.
 pub(crate) struct HugePages {
     pub choice: HugeChoice,
-    /// Time that may be spent on huge pages beyond what small ones take, in ns; negative after a
-    /// dear one. It was earned up to `earned_ms`, by the clock of `Os`.
-    credit_ns: i64,
-    earned_ms: u64,
+    /// Time that may be spent on huge pages beyond what small ones take.
+    budget: Budget,
     /// Times in a row that the kernel refused, and how many more times not to ask for that.
     refusals: u32,
     skips: u32,
@@ -65,8 +63,7 @@ impl HugePages {
     pub const fn new() -> Self {
         Self {
             choice: HugeChoice::Auto,
-            credit_ns: 0,
-            earned_ms: 0,
+            budget: Budget::new(),
             refusals: 0,
             skips: 0,
             untouched: 0..0,
@@ -76,7 +73,8 @@ impl HugePages {
 
     /// Sets whether huge pages are wanted. The first credit is earned from now on.
     pub fn set_up(&mut self, choice: HugeChoice, now_ms: u64) {
-        (self.choice, self.earned_ms) = (choice, now_ms);
+        self.choice = choice;
+        self.budget.begin(now_ms);
     }
 
     /// Whether the heap may have huge pages, with `in_use` units in use.
@@ -96,12 +94,8 @@ impl HugePages {
         if self.choice == HugeChoice::Always {
             return true;
         }
-        let now_ms = now_ms();
-        let earned_ms = now_ms.saturating_sub(self.earned_ms) as i64;
-        self.earned_ms = now_ms;
-        let credit_ns = self.credit_ns + earned_ms * 1_000_000 / HUGE_TIME_DIVISOR;
-        self.credit_ns = credit_ns.min(HUGE_CREDIT_NS_MAX);
-        self.credit_ns >= 0
+        self.budget.earn(now_ms());
+        self.budget.is_left()
     }
 
     /// Records what came of a request: the time that it took, or that the kernel refused.
@@ -113,10 +107,8 @@ impl HugePages {
         self.totals.pages += 1;
         self.totals.ns += ns;
         self.refusals = 0;
-        // Negative for some: only the sum is right. The process may have been stopped meanwhile.
-        let extra_ns = ns as i64 - SMALL_NS;
-        let credit_ns = self.credit_ns.saturating_sub(extra_ns);
-        self.credit_ns = credit_ns.clamp(-HUGE_CREDIT_NS_MAX, HUGE_CREDIT_NS_MAX);
+        // Negative for some: only the sum is right.
+        self.budget.spend(ns as i64 - SMALL_NS);
     }
 
     /// Asks less often, after a refusal or where there is no place for a huge page.
@@ -207,6 +199,7 @@ pub(super) fn break_in(region: &Region, counts: &mut PageCounts, units: Range<Un
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::tuning::{BUDGET_DIVISOR, BUDGET_NS_MAX};
 
     const ENOUGH: usize = HUGE_IN_USE_UNITS_MIN;
     /// What a huge page takes in these tests where it is dear, and what of that is charged.
@@ -253,7 +246,7 @@ mod tests {
     #[test]
     fn dear_ones_take_a_share_of_the_time() {
         let spent_ns = had(HugeChoice::Auto, DEAR_NS) as i64 * EXTRA_NS;
-        let share_ns = 4_000_000_000 / HUGE_TIME_DIVISOR;
+        let share_ns = 4_000_000_000 / BUDGET_DIVISOR;
         let range = share_ns - EXTRA_NS..=share_ns + EXTRA_NS;
         assert!(range.contains(&spent_ns), "{spent_ns} of {share_ns}");
     }
@@ -271,19 +264,10 @@ mod tests {
                 }
             }
             let most = had(HugeChoice::Auto, tick_ns / every);
-            let few = most - most / 8..=most + HUGE_CREDIT_NS_MAX as usize / EXTRA_NS as usize;
+            let few = most - most / 8..=most + BUDGET_NS_MAX as usize / EXTRA_NS as usize;
             assert!(few.contains(&huge.totals.pages), "{} of {most}", huge.totals.pages);
             assert_eq!(huge.totals.pages == 4000, cheap);
         }
-    }
-
-    #[test]
-    fn who_waits_saves_no_more_than_so_much() {
-        let mut huge = pages(HugeChoice::Auto);
-        let day_ms = 86_400_000;
-        while grow(&mut huge, day_ms, DEAR_NS) {}
-        let spent_ns = huge.totals.pages as i64 * EXTRA_NS;
-        assert!(spent_ns <= HUGE_CREDIT_NS_MAX + EXTRA_NS, "{spent_ns}");
     }
 
     #[test]

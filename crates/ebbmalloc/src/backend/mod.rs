@@ -4,6 +4,7 @@
 // Lowest first: each uses only modules above it in this list.
 pub(crate) mod tuning;
 pub(crate) mod units;
+pub(crate) mod budget;
 pub(crate) mod chunks;
 pub(crate) mod arena;
 pub(crate) mod run;

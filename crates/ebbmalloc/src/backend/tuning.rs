@@ -10,6 +10,16 @@ const fn mib(mib: usize) -> usize {
 }
 
 tunables! {
+    /// A budget is this share of the time. There is one for refaults without a scavenger, and one
+    /// for what huge pages take beyond what small pages take.
+    BUDGET_DIVISOR: i64 = 32, "of the time", 44;
+    /// The most that a budget saves up.
+    BUDGET_NS_MAX: i64 = 32_000_000, "ns", 44;
+    /// The most that a budget is overdrawn: 80 s of waiting.
+    DEBT_NS_MAX: i64 = 2_500_000_000, "ns", 44;
+    /// What a unit that refaults costs: 16 page faults, and the purge.
+    REFAULT_NS: i64 = 40_000, "ns", 44;
+
     /// The smallest region that set-up accepts.
     REGION_BYTES_MIN: usize = 4 << 20, "bytes", 31;
     /// Alignment of the region's start, for huge pages.
@@ -54,12 +64,12 @@ tunables! {
     /// one, beyond two slacks an interval purge leaves one.
     SLACK_DIVISOR: usize = 16, "of what is in use", 3;
     /// Dirty memory that may stay between two purges, without a scavenger. The limit rises to
-    /// memory in use, and with refaults. Beyond it, a free purges at once.
+    /// memory in use. Beyond it, a free purges at once.
     DIRTY_UNITS_MAX: usize = mib(32), "units", 3;
     /// A free that purges at once leaves this part less than the limit.
     AT_ONCE_DIVISOR: usize = 8, "of the limit", 3;
     /// Dirty memory times the interval between two purges, without a scavenger. 10 MiB stay for 96
-    /// ms, 100 MiB for 9 ms. Refaults lengthen the interval, and `EBB_PURGE_DELAY` scales it.
+    /// ms, 100 MiB for 9 ms. `EBB_PURGE_DELAY` scales the interval.
     PURGE_MIB_MS: u64 = 960, "MiB·ms", 3;
     /// The purge delay if `EBB_PURGE_DELAY` sets none: the time between two rounds of a scavenger.
     /// With another delay, intervals between purges are longer or shorter in proportion.
@@ -91,10 +101,6 @@ tunables! {
     HUGE_IN_USE_UNITS_MIN: usize = mib(16), "units", 37;
     /// Least time that the memory of a huge page takes in small pages: 0.5 µs each.
     SMALL_NS: i64 = 250_000, "ns", 37;
-    /// Time that huge pages may take beyond what small pages take.
-    HUGE_TIME_DIVISOR: i64 = 32, "of the time", 37;
-    /// The most time that is saved up for huge pages.
-    HUGE_CREDIT_NS_MAX: i64 = 32_000_000, "ns", 37;
     /// log2 of the most huge pages not asked for in a row, after refusals.
     HUGE_SKIPS_LOG_MAX: u32 = 6, "doublings", 37;
 
@@ -117,11 +123,10 @@ tunables! {
     /// Bytes of freed small blocks after which, without a scavenger, free pages of spans are purged
     /// if most of their resident memory is free.
     BURST_BYTES: usize = 8 << 20, "bytes", 36;
-    /// The longest pause of such purges. Purges pause where their pages are needed again. The first
-    /// pause takes `REFAULT_MS`, each next one twice as long.
-    BURST_PAUSE_MS_MAX: u64 = 80_000, "ms", 36;
-    /// A pause follows also such a purge that brings less than this.
+    /// A purge that brings less than this costs from the budget of refaults.
     BURST_WORTH_DIVISOR: usize = 8, "of the free memory", 36;
+    /// What it costs, for each unit that it looked at.
+    BURST_UNIT_NS: i64 = 250, "ns", 44;
     /// Free memory of spans that needs no such purge.
     BURST_FREE_BYTES_MIN: usize = 16 << 20, "bytes", 36;
 }

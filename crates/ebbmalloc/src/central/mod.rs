@@ -519,9 +519,15 @@ impl ClassSpans {
         self.counts.spans -= 1;
         self.counts.blocks -= span.blocks as usize;
         self.counts.holes -= span.holes();
+        // A span that is mostly purged: what is left of it goes too, so that the page heap knows
+        // what is resident, and sees refaults.
+        let mostly_purged = span.was_purged && 2 * span.holes() > span.bytes();
         let mut pages = memory.lock();
         if !self.hardened || unguard(memory, &mut pages, first, units) {
-            pages.free(first, units);
+            match mostly_purged {
+                true => pages.free_purged(first, units),
+                false => pages.free(first, units),
+            }
         }
     }
 

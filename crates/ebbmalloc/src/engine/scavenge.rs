@@ -12,7 +12,9 @@
 use crate::backend::page_map::MapEntry;
 use crate::backend::region::UnitIndex;
 use crate::backend::scavenger_state::Rounds;
-use crate::backend::tuning::{BURST_BYTES, BURST_FREE_BYTES_MIN};
+use crate::backend::tuning::{
+    BURST_BYTES, BURST_FREE_BYTES_MIN, BURST_UNIT_NS, BURST_WORTH_DIVISOR,
+};
 use crate::central::ClassSpans;
 use crate::central::heap_record::Contents;
 use crate::engine::Engine;
@@ -106,7 +108,8 @@ impl<O: Os> Engine<O> {
         if self.scavenger.counts_none() {
             // The first thread may only wait from now on: nothing would purge any more.
             let mut pages = self.pages();
-            let kept = pages.retention.kept_alone(pages.counts.in_use);
+            let counts = pages.counts;
+            let kept = pages.retention.kept_alone(&self.os, &counts);
             pages.purge(kept);
         }
     }
@@ -176,8 +179,8 @@ impl<O: Os> Engine<O> {
         }
         let mut pages = self.pages.lock();
         pages.retention.refaults.decay(self.os.now_ms());
-        let kept = pages.retention.refaulting_units(pages.counts.in_use);
-        pages.counts.dirty.max(kept) >= SCAVENGER_ALONE_UNITS_MIN
+        let refaulted = pages.retention.refaults.units().min(pages.counts.in_use);
+        pages.counts.dirty.max(refaulted) >= SCAVENGER_ALONE_UNITS_MIN
     }
 
     /// Whether a scavenger pays off for the memory in use.
@@ -213,21 +216,25 @@ impl<O: Os> Engine<O> {
             claimed_bytes += counts.claimed * class.size();
             refilled_bytes += counts.refilled;
         }
-        let (now_ms, burst) = (self.os.now_ms(), &mut rounds.burst);
-        if free_bytes <= claimed_bytes + BURST_FREE_BYTES_MIN
-            || !burst.take_purge(now_ms, refilled_bytes)
-        {
+        let burst = &mut rounds.burst;
+        let refilled_bytes = burst.take_refilled(refilled_bytes);
+        let may_purge = self.pages.lock().retention.may_purge(self.os.now_ms(), refilled_bytes);
+        if free_bytes <= claimed_bytes + BURST_FREE_BYTES_MIN || !may_purge {
             return;
         }
         // Only a part of a large heap: a fork waits meanwhile.
         let end = self.region.committed() / UNIT;
-        let mut walk = self.region.units_in(burst.cursor as usize..end);
+        let start = burst.cursor as usize;
+        let mut walk = self.region.units_in(start..end);
         let part = walk.by_ref().take(ROUND_UNITS_MAX);
         let is_of_span = |&unit: &usize| self.region.entry(unit).class().is_some();
         let purged_bytes = self.purge_free_pages(part.filter(is_of_span), false);
-        let is_whole = burst.cursor == 0 && walk.reached() >= end;
-        burst.cursor = if walk.reached() >= end { 0 } else { walk.reached() as UnitIndex };
-        burst.count_purged(now_ms, purged_bytes, if is_whole { free_bytes } else { 0 });
+        let reached = walk.reached();
+        burst.cursor = if reached >= end { 0 } else { reached as UnitIndex };
+        if start == 0 && reached >= end && purged_bytes < free_bytes / BURST_WORTH_DIVISOR {
+            let budget = &mut self.pages.lock().retention.budget;
+            budget.spend(end as i64 * BURST_UNIT_NS);
+        }
     }
 
     /// Time from one round to the next.

@@ -162,8 +162,10 @@ impl<O: Os> Engine<O> {
             let huge = if hardened { HugeChoice::Never } else { setup.options.huge };
             {
                 let mut pages = self.pages.lock();
+                let now_ms = self.os.now_ms();
                 pages.retention.memory_bytes = memory_bytes.unwrap_or(0) as usize;
-                pages.huge.set_up(huge, self.os.now_ms());
+                pages.retention.budget.begin(now_ms);
+                pages.huge.set_up(huge, now_ms);
             }
             self.set_purge_delay(setup.options.purge_delay);
             self.set_limit(setup.options.limit, memory_bytes);

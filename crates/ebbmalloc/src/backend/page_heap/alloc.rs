@@ -236,7 +236,7 @@ impl<O: Os> Pages<'_, O> {
             self.remove(at);
             let taken = run.units.min(end - at);
             if run.state == RunState::Clean {
-                self.heap.retention.refaults.count_refaulted(self.os.now_ms(), taken);
+                self.heap.retention.count_refaulted(self.os.now_ms(), taken);
             }
             self.mark_in_use(at, taken);
             self.heap.huge.take(at..at + taken);
@@ -349,7 +349,7 @@ impl<O: Os> Pages<'_, O> {
         self.carve(first, start..end);
         let zeroed = run.state == RunState::Clean;
         if zeroed {
-            self.heap.retention.refaults.count_refaulted(self.os.now_ms(), units);
+            self.heap.retention.count_refaulted(self.os.now_ms(), units);
         }
         Some(Granted { first: start, zeroed })
     }
@@ -428,6 +428,15 @@ impl<O: Os> Pages<'_, O> {
         let first = self.insert(first, units, state);
         self.list_gap_before(first);
         self.unmap_surplus();
+    }
+
+    /// Frees a run that is mostly purged: purges the rest.
+    pub fn free_purged(&mut self, first: UnitIndex, units: u32) {
+        // SAFETY: the caller gives the run up, so no thread uses it.
+        match unsafe { self.os.purge(self.region.address(first), units as usize * UNIT) } {
+            true => self.free_as(first, units, RunState::Clean, true),
+            false => self.free(first, units),
+        }
     }
 
     /// Makes a guarded run accessible again, as [`Guards::remove`] does. If that fails, frees the

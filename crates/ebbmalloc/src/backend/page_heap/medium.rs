@@ -176,7 +176,7 @@ impl<O: Os> Pages<'_, O> {
         self.carve(end - run.units, first..end);
         self.count_use(units);
         if grown > 0 {
-            self.heap.retention.refaults.count_refaulted(self.os.now_ms(), grown);
+            self.heap.retention.count_refaulted(self.os.now_ms(), grown);
         }
         (first..end).for_each(|unit| self.begin_pages(unit, grown > 0));
         self.purge_after_growth(grown);

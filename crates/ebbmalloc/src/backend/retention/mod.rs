@@ -13,13 +13,14 @@ pub(crate) mod refaults;
 
 use core::num::NonZeroUsize;
 
+use crate::backend::budget::Budget;
 use crate::backend::region::Region;
 use crate::backend::retention::refaults::Refaults;
 use crate::backend::run::RunState;
 use crate::backend::tuning::{
     AT_ONCE_DIVISOR, DECAY_DIVISOR, DIRTY_UNITS_MAX, HUGE_UNITS, PURGE_MIB_MS, RECLAIM_DIVISOR,
-    RECLAIM_IN_USE_UNITS_MIN, RECLAIM_PAUSE_DIVISOR, SLACK_DIVISOR, SMALL_UNITS, SPARE_DIVISOR,
-    USUAL_DELAY_MS,
+    RECLAIM_IN_USE_UNITS_MIN, RECLAIM_PAUSE_DIVISOR, REFAULT_MS, REFAULT_NS, SLACK_DIVISOR,
+    SMALL_UNITS, SPARE_DIVISOR, USUAL_DELAY_MS,
 };
 use crate::options::DelayChoice;
 use crate::platform::os::Os;
@@ -117,6 +118,8 @@ pub(crate) struct Retention {
     /// (decisions/0032). So later changes go unnoticed, and so does the use of other processes.
     pub memory_bytes: usize,
     pub refaults: Refaults,
+    /// What refaults may cost, where no scavenger runs.
+    pub budget: Budget,
     /// How long memory stays that is not needed (`EBB_PURGE_DELAY`).
     pub delay: DelayChoice,
 }
@@ -134,6 +137,7 @@ impl Retention {
             refused_units: None,
             memory_bytes: 0,
             refaults: Refaults::new(),
+            budget: Budget::new(),
             delay: DelayChoice::Usual,
         }
     }
@@ -185,11 +189,7 @@ impl Retention {
     pub fn after_growth(&mut self, counts: &PageCounts, units: u32) -> Option<usize> {
         self.grown_units += units as usize;
         let &PageCounts { in_use, dirty, .. } = counts;
-        let usual = if self.has_scavenger {
-            self.beside_scavenger(counts)
-        } else {
-            self.dirty_units_max(in_use)
-        };
+        let usual = self.usual_max(counts, dirty_units_max(in_use));
         let max = usual.min(self.spare_units(in_use));
         (dirty > max).then_some(max - (max / 2).min(slack(self.peak_units) / 2))
     }
@@ -197,61 +197,74 @@ impl Retention {
     /// Called after a run was freed. Returns how many dirty units to keep if some are to be purged.
     pub fn after_free(&mut self, os: &impl Os, counts: &PageCounts) -> Option<usize> {
         let &PageCounts { in_use, dirty, .. } = counts;
-        let kept = self.refaulting_units(in_use);
-        let usual = if self.delay == DelayChoice::Ms(0) {
+        if self.delay == DelayChoice::Ms(0) {
             return (dirty > 0).then_some(0);
-        } else if self.has_scavenger {
-            self.beside_scavenger(counts)
-        } else {
-            (2 * slack(in_use)).max(kept)
-        };
+        }
+        self.budget.earn(os.now_ms());
+        let usual = self.usual_max(counts, 2 * slack(in_use));
         let spare = self.spare_units(in_use);
         let soft = usual.min(spare);
         if dirty <= soft {
             return None;
         }
-        if self.has_scavenger || soft < usual {
+        if self.has_scavenger || !self.budget.is_left() || soft < usual {
             return Some(soft - (soft / 2).min(slack(self.peak_units) / 2));
         }
         let now_ms = os.now_ms();
-        self.refaults.update(now_ms);
         let last_ms = *self.last_purge_ms.get_or_insert(now_ms);
         let dirty_mib = ((dirty * UNIT) >> 20) as u64;
-        let interval_ms = self.refaults.interval_ms(PURGE_MIB_MS, dirty_mib);
+        let interval_ms = (PURGE_MIB_MS / dirty_mib.max(1)).min(REFAULT_MS);
         let interval_ms = match self.delay {
             DelayChoice::Usual => interval_ms,
             DelayChoice::Ms(ms) => interval_ms * ms as u64 / USUAL_DELAY_MS,
         };
         if now_ms >= last_ms + interval_ms {
             self.last_purge_ms = Some(now_ms);
-            return Some((soft / 2).max(kept.min(soft)));
+            return Some(soft / 2);
         }
-        let hard = self.dirty_units_max(in_use).min(spare);
+        let hard = dirty_units_max(in_use).min(spare);
         (dirty > hard).then_some(hard - hard / AT_ONCE_DIVISOR)
     }
 
-    /// How many units an interval purge leaves because they refaulted, without a scavenger: at most
-    /// as many as are in use, since no purge may follow once the program is idle.
-    pub fn refaulting_units(&self, in_use: usize) -> usize {
-        self.refaults.units().min(in_use)
+    /// Records that `units` units that are not resident are about to become so, at `now_ms`.
+    pub fn count_refaulted(&mut self, now_ms: u64, units: u32) {
+        let counted = self.refaults.count_refaulted(now_ms, units);
+        self.budget.spend(counted as i64 * REFAULT_NS);
+    }
+
+    /// Charges `refilled_bytes` of purged spans that claims have filled again. Returns whether
+    /// memory may be purged where no scavenger runs: not while the budget is overdrawn.
+    pub fn may_purge(&mut self, now_ms: u64, refilled_bytes: usize) -> bool {
+        self.budget.earn(now_ms);
+        self.budget.spend((refilled_bytes / UNIT) as i64 * REFAULT_NS);
+        self.budget.is_left() || self.delay == DelayChoice::Ms(0)
     }
 
     /// The most dirty units that stay when the last thread beside the first ends.
-    pub fn kept_alone(&self, in_use: usize) -> usize {
-        DIRTY_UNITS_MAX.max(self.refaulting_units(in_use)).min(self.spare_units(in_use))
+    pub fn kept_alone(&mut self, os: &impl Os, counts: &PageCounts) -> usize {
+        self.budget.earn(os.now_ms());
+        self.usual_max(counts, DIRTY_UNITS_MAX).min(self.spare_units(counts.in_use))
     }
 
-    /// The most dirty units beside a scavenger. Memory that was in use a moment ago may be needed
-    /// again; if not, it becomes surplus. A new huge page stays besides.
-    fn beside_scavenger(&self, counts: &PageCounts) -> usize {
+    /// The most dirty units, far from limits.
+    ///
+    /// Beside a scavenger, dirty memory stays up to the recent peak: what was in use a moment ago
+    /// may be needed again, and if not, it becomes surplus. Without one, `alone` units stay, as no
+    /// purge may follow once the program is idle; but where purges were in vain, as much as beside
+    /// a scavenger, or as is in use.
+    fn usual_max(&self, counts: &PageCounts, alone: usize) -> usize {
+        match (self.has_scavenger, self.budget.is_left()) {
+            (true, _) => self.up_to_peak(counts),
+            (false, true) => alone,
+            (false, false) => self.up_to_peak(counts).max(dirty_units_max(counts.in_use)),
+        }
+    }
+
+    /// How many dirty units would make the recent peak, and a bit more. A new huge page stays
+    /// besides.
+    fn up_to_peak(&self, counts: &PageCounts) -> usize {
         let usual = self.peak_units + slack(self.peak_units) - counts.in_use;
         usual + if counts.huge_pages > 0 { HUGE_UNITS as usize } else { 0 }
-    }
-
-    /// The most dirty units between two purges by interval: see [`DIRTY_UNITS_MAX`]. All that
-    /// refaulted may stay, even if the program then idles: a loop would fault for it each time.
-    fn dirty_units_max(&self, in_use: usize) -> usize {
-        DIRTY_UNITS_MAX.max(in_use).max(self.refaults.units())
     }
 
     /// Returns how many units to purge because they were not needed since the last call: half of
@@ -259,15 +272,25 @@ impl Retention {
     ///
     /// Decay comes from jemalloc; to look at what was never needed in between comes from tcmalloc.
     pub fn surplus(&mut self, os: &impl Os, counts: &PageCounts, has_scavenger: bool) -> usize {
-        self.refaults.update(os.now_ms());
+        let now_ms = os.now_ms();
+        self.refaults.update(now_ms);
+        self.budget.earn(now_ms);
         let halvings = self.refaults.level;
         let unneeded = core::mem::replace(&mut self.dirty_low_units, counts.dirty);
         self.has_scavenger = has_scavenger;
+        if !has_scavenger && !self.budget.is_left() {
+            return 0;
+        }
         self.peak_units = counts
             .in_use
             .max(self.peak_units - self.peak_units.div_ceil(DECAY_DIVISOR << halvings));
         (unneeded >> (1 + halvings)).max(SMALL_UNITS).min(unneeded)
     }
+}
+
+/// The most dirty units between two purges by interval: see [`DIRTY_UNITS_MAX`].
+fn dirty_units_max(in_use: usize) -> usize {
+    DIRTY_UNITS_MAX.max(in_use)
 }
 
 /// How much resident memory more or less makes little difference beside `units` units in use.
