@@ -16,9 +16,7 @@ use crate::backend::budget::Budget;
 use crate::backend::mappings::flags;
 use crate::backend::region::{Region, UnitIndex};
 use crate::backend::retention::PageCounts;
-use crate::backend::tuning::{
-    HUGE_IN_USE_UNITS_MIN, HUGE_SKIPS_LOG_MAX, HUGE_UNITS, SMALL_NS,
-};
+use crate::backend::tuning::{HUGE_IN_USE_UNITS_MIN, HUGE_SKIPS_LOG_MAX, HUGE_UNITS, SMALL_NS};
 use crate::options::HugeChoice;
 use crate::platform::os::Os;
 use crate::size_class::UNIT;

@@ -73,6 +73,7 @@ pub struct Engine<O: Os> {
     pub(crate) fork_is_single_threaded: AtomicBool,
     /// Held by a round of the scavenger, and by all code that empties caches of other threads.
     pub(crate) rounds: Lock<Rounds>,
+    pub(crate) zeroing: Zeroing,
     /// Without a scavenger: bytes of small blocks that went back to spans since the last check for
     /// a burst.
     pub(crate) freed_bytes: AtomicUsize,
@@ -102,7 +103,6 @@ pub struct Engine<O: Os> {
     pub(crate) pages: Lock<PageHeap>,
     pub(crate) counters: Counters,
     pub(crate) thread_slabs: ThreadSlabs,
-    pub(crate) zeroing: Zeroing,
     /// The records of check mode. Its holder takes no other lock.
     pub(crate) check_table: Lock<CheckTable>,
     pub(crate) profile: Profile,

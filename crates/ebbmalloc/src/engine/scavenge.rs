@@ -218,7 +218,8 @@ impl<O: Os> Engine<O> {
         }
         let burst = &mut rounds.burst;
         let refilled_bytes = burst.take_refilled(refilled_bytes);
-        let may_purge = self.pages.lock().retention.may_purge(self.os.now_ms(), refilled_bytes);
+        let may_purge =
+            self.pages.lock().retention.may_purge_spans(self.os.now_ms(), refilled_bytes);
         if free_bytes <= claimed_bytes + BURST_FREE_BYTES_MIN || !may_purge {
             return;
         }
@@ -232,8 +233,7 @@ impl<O: Os> Engine<O> {
         let reached = walk.reached();
         burst.cursor = if reached >= end { 0 } else { reached as UnitIndex };
         if start == 0 && reached >= end && purged_bytes < free_bytes / BURST_WORTH_DIVISOR {
-            let budget = &mut self.pages.lock().retention.budget;
-            budget.spend(end as i64 * BURST_UNIT_NS);
+            self.pages.lock().retention.alone.charge(end as i64 * BURST_UNIT_NS);
         }
     }
 

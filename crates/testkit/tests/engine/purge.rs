@@ -19,10 +19,15 @@ fn used(engine: &Engine<FakeOs>, mib: usize) -> *mut u8 {
 
 /// Grows a buffer to 8 MiB by doubling and frees it. Returns its addresses on the way.
 fn grow(engine: &Engine<FakeOs>) -> [*mut u8; 6] {
-    let mut block = engine.alloc(MIB / 8);
+    grow_from(engine, MIB / 8)
+}
+
+/// Grows a buffer of so many bytes by doubling it six times, and frees it. Returns its addresses.
+fn grow_from(engine: &Engine<FakeOs>, bytes: usize) -> [*mut u8; 6] {
+    let mut block = engine.alloc(bytes);
     let places = [1, 2, 3, 4, 5, 6].map(|doubling| {
         // SAFETY: a live block, resized and freed once.
-        block = unsafe { engine.realloc(block, (MIB / 8) << doubling, 16) };
+        block = unsafe { engine.realloc(block, bytes << doubling, 16) };
         block
     });
     // SAFETY: a live block, freed once.
@@ -32,11 +37,14 @@ fn grow(engine: &Engine<FakeOs>) -> [*mut u8; 6] {
 
 #[test]
 fn a_buffer_that_grows_again_and_again_in_place_stays() {
-    // The fake clock advances a millisecond with each reading, so purges are always due.
-    let engine = Engine::new(FakeOs::default().cpus(1));
-    (0..2000).for_each(|_| _ = grow(&engine));
+    // A purge of 64 MiB is due every 15 ms: 16 GiB in these four seconds, if nothing were learned.
+    let engine = Engine::new(FakeOs::default().cpus(1).still().space(192 * MIB));
+    for _ in 0..2000 {
+        grow_from(&engine, MIB);
+        engine.os().sleep_ms(2);
+    }
     let purged = engine.stats().purged_bytes as usize / MIB;
-    assert!((1..200).contains(&purged), "{purged} MiB purged");
+    assert!((1..300).contains(&purged), "{purged} MiB purged");
 }
 
 #[test]
@@ -84,10 +92,10 @@ fn purged_in_turn(pause: u32) -> (Vec<usize>, usize) {
 #[test]
 fn what_is_soon_wanted_back_stays_in_the_end() {
     let (purged, wanted) = purged_in_turn(40);
-    let (first, later): (usize, usize) = (purged[..10].iter().sum(), purged[20..].iter().sum());
-    // The engine still purges now and then, as it cannot know that the memory is touched again.
-    assert!(first > 100 && later < 280, "{purged:?}");
-    assert!(wanted >= 80, "{wanted} MiB may stay");
+    // Still purged now and then: the engine cannot know that the memory is touched again. Page
+    // faults may take a 32th of these 2.4 s, and 80 MiB take 51 ms.
+    assert!(purged[0] > 30 && purged.iter().sum::<usize>() < 200, "{purged:?}");
+    assert!((80..84).contains(&wanted), "{wanted} MiB stay");
 }
 
 #[test]
@@ -133,6 +141,8 @@ fn a_long_block_begins_with_what_is_resident() {
         unsafe { engine.free(block) }
     };
     let first = used(&engine, 80);
+    // So some memory may refault.
+    engine.os().sleep_ms(1000);
     free(first);
     assert_eq!(engine.stats().dirty_bytes as usize, 28 * MIB);
     let block = used(&engine, 30);

@@ -423,7 +423,7 @@ impl<O: Os> Pages<'_, O> {
         huge_pages::break_in(self.region, &mut self.heap.counts, first..first + units);
         self.heap.counts.in_use -= units as usize;
         if was_purged {
-            self.heap.retention.refaults.count_purged(self.os.now_ms(), units);
+            self.heap.retention.count_purged(self.os.now_ms(), units);
         }
         let first = self.insert(first, units, state);
         self.list_gap_before(first);
@@ -517,7 +517,7 @@ impl<O: Os> Pages<'_, O> {
             huge_pages::break_in(self.region, &mut self.heap.counts, range.clone());
             self.heap.counts.purged += excess as usize;
             self.heap.counts.purges += 1;
-            self.heap.retention.refaults.count_purged(self.os.now_ms(), excess);
+            self.heap.retention.count_purged(self.os.now_ms(), excess);
             if unmapped {
                 self.record_mapping(range, false);
             }

@@ -8,19 +8,20 @@
 //! and is purged at once, near a bound: the memory limit, or a size that the kernel refused.
 
 // Lowest first: each uses only modules above it in this list.
+pub(crate) mod alone;
 pub(crate) mod bursts;
 pub(crate) mod refaults;
 
 use core::num::NonZeroUsize;
 
-use crate::backend::budget::Budget;
 use crate::backend::region::Region;
+use crate::backend::retention::alone::Alone;
 use crate::backend::retention::refaults::Refaults;
 use crate::backend::run::RunState;
 use crate::backend::tuning::{
     AT_ONCE_DIVISOR, DECAY_DIVISOR, DIRTY_UNITS_MAX, HUGE_UNITS, PURGE_MIB_MS, RECLAIM_DIVISOR,
-    RECLAIM_IN_USE_UNITS_MIN, RECLAIM_PAUSE_DIVISOR, REFAULT_MS, REFAULT_NS, SLACK_DIVISOR,
-    SMALL_UNITS, SPARE_DIVISOR, USUAL_DELAY_MS,
+    RECLAIM_IN_USE_UNITS_MIN, RECLAIM_PAUSE_DIVISOR, REFAULT_MS, SLACK_DIVISOR, SMALL_UNITS,
+    SPARE_DIVISOR, USUAL_DELAY_MS,
 };
 use crate::options::DelayChoice;
 use crate::platform::os::Os;
@@ -118,8 +119,7 @@ pub(crate) struct Retention {
     /// (decisions/0032). So later changes go unnoticed, and so does the use of other processes.
     pub memory_bytes: usize,
     pub refaults: Refaults,
-    /// What refaults may cost, where no scavenger runs.
-    pub budget: Budget,
+    pub alone: Alone,
     /// How long memory stays that is not needed (`EBB_PURGE_DELAY`).
     pub delay: DelayChoice,
 }
@@ -137,7 +137,7 @@ impl Retention {
             refused_units: None,
             memory_bytes: 0,
             refaults: Refaults::new(),
-            budget: Budget::new(),
+            alone: Alone::new(),
             delay: DelayChoice::Usual,
         }
     }
@@ -200,14 +200,14 @@ impl Retention {
         if self.delay == DelayChoice::Ms(0) {
             return (dirty > 0).then_some(0);
         }
-        self.budget.earn(os.now_ms());
+        self.alone.earn(os.now_ms());
         let usual = self.usual_max(counts, 2 * slack(in_use));
         let spare = self.spare_units(in_use);
         let soft = usual.min(spare);
         if dirty <= soft {
             return None;
         }
-        if self.has_scavenger || !self.budget.is_left() || soft < usual {
+        if self.has_scavenger || self.alone.is_in_vain() || soft < usual {
             return Some(soft - (soft / 2).min(slack(self.peak_units) / 2));
         }
         let now_ms = os.now_ms();
@@ -226,24 +226,47 @@ impl Retention {
         (dirty > hard).then_some(hard - hard / AT_ONCE_DIVISOR)
     }
 
+    /// Records that `units` free units are no longer resident, from `now_ms` on.
+    pub fn count_purged(&mut self, now_ms: u64, units: u32) {
+        self.refaults.count_purged(now_ms, units);
+        if !self.has_scavenger {
+            self.alone.count_purged(now_ms, units);
+        }
+    }
+
     /// Records that `units` units that are not resident are about to become so, at `now_ms`.
     pub fn count_refaulted(&mut self, now_ms: u64, units: u32) {
         let counted = self.refaults.count_refaulted(now_ms, units);
-        self.budget.spend(counted as i64 * REFAULT_NS);
+        self.alone.count_refaulted(now_ms, counted);
     }
 
     /// Charges `refilled_bytes` of purged spans that claims have filled again. Returns whether
-    /// memory may be purged where no scavenger runs: not while the budget is overdrawn.
-    pub fn may_purge(&mut self, now_ms: u64, refilled_bytes: usize) -> bool {
-        self.budget.earn(now_ms);
-        self.budget.spend((refilled_bytes / UNIT) as i64 * REFAULT_NS);
-        self.budget.is_left() || self.delay == DelayChoice::Ms(0)
+    /// free pages of spans may be purged where no scavenger runs.
+    pub fn may_purge_spans(&mut self, now_ms: u64, refilled_bytes: usize) -> bool {
+        self.alone.earn(now_ms);
+        self.alone.charge_refilled(refilled_bytes);
+        !self.alone.is_in_vain() || self.delay == DelayChoice::Ms(0)
     }
 
-    /// The most dirty units that stay when the last thread beside the first ends.
+    /// How many dirty units stay because as many were needed again soon after a purge.
+    pub fn wanted_units(&self, counts: &PageCounts) -> usize {
+        match self.has_scavenger || !self.alone.is_in_vain() {
+            true => self.refaults.units().min(counts.dirty),
+            false => counts.dirty,
+        }
+    }
+
+    /// The most dirty units that stay when the last thread beside the first ends. The first may
+    /// only wait from now on, so most go, unless new threads have soon needed them again.
     pub fn kept_alone(&mut self, os: &impl Os, counts: &PageCounts) -> usize {
-        self.budget.earn(os.now_ms());
-        self.usual_max(counts, DIRTY_UNITS_MAX).min(self.spare_units(counts.in_use))
+        self.alone.earn(os.now_ms());
+        let usual = match self.alone.may_stay_at_end() {
+            true => self.usual_max(counts, DIRTY_UNITS_MAX),
+            false => DIRTY_UNITS_MAX,
+        };
+        let kept = usual.min(self.spare_units(counts.in_use));
+        self.alone.note_end(counts.dirty.saturating_sub(kept));
+        kept
     }
 
     /// The most dirty units, far from limits.
@@ -253,10 +276,10 @@ impl Retention {
     /// purge may follow once the program is idle; but where purges were in vain, as much as beside
     /// a scavenger, or as is in use.
     fn usual_max(&self, counts: &PageCounts, alone: usize) -> usize {
-        match (self.has_scavenger, self.budget.is_left()) {
+        match (self.has_scavenger, self.alone.is_in_vain()) {
             (true, _) => self.up_to_peak(counts),
-            (false, true) => alone,
-            (false, false) => self.up_to_peak(counts).max(dirty_units_max(counts.in_use)),
+            (false, false) => alone,
+            (false, true) => self.up_to_peak(counts).max(dirty_units_max(counts.in_use)),
         }
     }
 
@@ -274,11 +297,11 @@ impl Retention {
     pub fn surplus(&mut self, os: &impl Os, counts: &PageCounts, has_scavenger: bool) -> usize {
         let now_ms = os.now_ms();
         self.refaults.update(now_ms);
-        self.budget.earn(now_ms);
+        self.alone.earn(now_ms);
         let halvings = self.refaults.level;
         let unneeded = core::mem::replace(&mut self.dirty_low_units, counts.dirty);
         self.has_scavenger = has_scavenger;
-        if !has_scavenger && !self.budget.is_left() {
+        if !has_scavenger && self.alone.is_in_vain() {
             return 0;
         }
         self.peak_units = counts
@@ -315,15 +338,22 @@ mod tests {
         assert!(retention.after_growth(&counts, 1).is_some());
     }
 
+    /// Memory that is freed and needed again every 100 ms.
     #[test]
-    fn as_much_refaulting_memory_stays_as_is_in_use() {
-        let mut retention = Retention::new();
-        for ms in 0..10 {
-            retention.refaults.count_purged(ms, 1000);
-            retention.refaults.count_refaulted(ms, 1000);
-            retention.refaults.update(ms);
-        }
-        assert!(retention.refaults.units() > 1000);
-        assert_eq!([0, 600].map(|in_use| retention.refaulting_units(in_use)), [0, 600]);
+    fn what_refaults_stays_where_no_scavenger_runs() {
+        let (peak, mib) = (4096, (1 << 20) / UNIT);
+        let freed = PageCounts { dirty: peak, ..PageCounts::NONE };
+        let mut retention = Retention { peak_units: peak, ..Retention::new() };
+        let mut purge = |now_ms, refaulted| {
+            retention.count_purged(now_ms, refaulted);
+            retention.count_refaulted(now_ms, refaulted);
+            retention.alone.earn(now_ms + 100);
+            [freed.dirty, freed.dirty + 40 * mib]
+                .map(|dirty| retention.after_growth(&PageCounts { dirty, ..freed }, 1).is_some())
+        };
+        // A little may refault. Else up to the recent peak stays, for as long as that cost.
+        assert_eq!(purge(1000, 16), [true, true]);
+        assert_eq!(purge(2000, peak as u32), [false, true]);
+        assert_eq!(purge(20_000, 0), [true, true]);
     }
 }

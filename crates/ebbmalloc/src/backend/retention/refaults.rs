@@ -73,13 +73,6 @@ impl Refaults {
         }
     }
 
-    /// The interval for `dirty_mib` MiB of dirty memory (see
-    /// [`PURGE_MIB_MS`](crate::backend::tuning::PURGE_MIB_MS)): four times as long for each level,
-    /// up to [`REFAULT_MS`].
-    pub fn interval_ms(&self, mib_ms: u64, dirty_mib: u64) -> u64 {
-        ((mib_ms << (2 * self.level)) / dirty_mib.max(1)).min(REFAULT_MS)
-    }
-
     /// How many units may stay because they refaulted.
     pub fn units(&self) -> usize {
         self.recent_units * self.level as usize / REFAULT_LEVELS as usize
@@ -108,8 +101,6 @@ mod tests {
         assert_eq!(after(0, 100).units(), 0);
         assert!((1..UNITS as usize).contains(&after(1, 100).units()));
         assert!(after(4, 100).units() >= UNITS as usize);
-        assert_eq!(after(1, 100).interval_ms(10, 1), 40);
-        assert_eq!(after(100, 100).interval_ms(40, 1), REFAULT_MS);
         assert_eq!([0, 1, 2, 3, 100].map(|times| after(times, 100).level), [0, 1, 2, 3, 3]);
     }
 
@@ -121,7 +112,7 @@ mod tests {
     #[test]
     fn what_comes_back_late_may_not() {
         let refaults = after(100, 8 * REFAULT_MS);
-        assert_eq!((refaults.units(), refaults.interval_ms(10, 1)), (0, 10));
+        assert_eq!((refaults.units(), refaults.level), (0, 0));
     }
 
     #[test]
@@ -162,6 +153,6 @@ mod tests {
             refaults.count_refaulted(time, UNITS);
             refaults.update(time);
         }
-        assert_eq!(refaults.interval_ms(10, 1), 10);
+        assert_eq!(refaults.level, 0);
     }
 }

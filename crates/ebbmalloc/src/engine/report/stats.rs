@@ -105,18 +105,18 @@ impl<O: Os> Engine<O> {
             stats.profile_losses = header.dropped_stacks + header.dropped_samples;
         }
 
-        let (counts, limit, memory_bytes, refault_units, huge) = {
+        let (counts, limit, memory_bytes, wanted_units, huge) = {
             let pages = self.pages.lock();
             let retention = &pages.retention;
-            let refault_units = retention.refaults.units();
-            (pages.counts, pages.limit, retention.memory_bytes, refault_units, pages.huge.totals)
+            let wanted_units = retention.wanted_units(&pages.counts);
+            (pages.counts, pages.limit, retention.memory_bytes, wanted_units, pages.huge.totals)
         };
         stats.huge_bytes = (counts.huge_pages * HUGE_UNITS as usize * UNIT) as u64;
         stats.huge_pages = huge.pages as u64;
         stats.huge_refusals = huge.refusals as u64;
         stats.huge_us = huge.ns / 1000;
         stats.memory_bytes = memory_bytes as u64;
-        stats.wanted_bytes = (refault_units * UNIT) as u64;
+        stats.wanted_bytes = (wanted_units * UNIT) as u64;
         let in_blocks =
             stats.live_bytes + stats.cached_bytes + stats.pinned_bytes + stats.hole_bytes;
         stats.end_bytes = ((counts.in_use * UNIT) as u64).saturating_sub(in_blocks);

@@ -1,0 +1,133 @@
+//! Records whether it was in vain to purge memory where no scavenger runs.
+//!
+//! There, no purge may follow once the program is idle. So memory goes soon, and may be needed
+//! again: each of its pages costs a page fault. What that may cost is a budget. While it is
+//! overdrawn, memory stays (decisions/0044).
+
+use crate::backend::budget::Budget;
+use crate::backend::tuning::{REFAULT_MS, REFAULT_NS};
+use crate::size_class::UNIT;
+
+pub(crate) struct Alone {
+    budget: Budget,
+    /// Units purged and not needed again yet, and when the last of them was purged.
+    purged_units: usize,
+    purged_ms: u64,
+    /// When the last thread beside the first ended: the units purged then, and how many of these
+    /// were not needed again yet.
+    end_units: usize,
+    end_left_units: usize,
+    /// Whether the last such purge was in vain.
+    end_was_in_vain: bool,
+}
+
+impl Alone {
+    pub const fn new() -> Self {
+        Self {
+            budget: Budget::new(),
+            purged_units: 0,
+            purged_ms: 0,
+            end_units: 0,
+            end_left_units: 0,
+            end_was_in_vain: false,
+        }
+    }
+
+    /// The program has begun: nothing is in the budget yet.
+    pub fn begin(&mut self, now_ms: u64) {
+        self.budget.begin(now_ms);
+    }
+
+    /// Adds to the budget for the time that has passed.
+    pub fn earn(&mut self, now_ms: u64) {
+        self.budget.earn(now_ms);
+    }
+
+    /// Whether purged memory was needed again too often, as of the last [`Alone::earn`].
+    pub fn is_in_vain(&self) -> bool {
+        !self.budget.is_left()
+    }
+
+    /// Takes what something has cost that did not help.
+    pub fn charge(&mut self, ns: i64) {
+        self.budget.spend(ns);
+    }
+
+    /// Charges for purged pages of spans that are needed again.
+    pub fn charge_refilled(&mut self, bytes: usize) {
+        self.charge((bytes / UNIT) as i64 * REFAULT_NS);
+    }
+
+    /// Records that units were purged where no scavenger runs.
+    pub fn count_purged(&mut self, now_ms: u64, units: u32) {
+        self.purged_units += units as usize;
+        self.purged_ms = now_ms;
+    }
+
+    /// Records that as many units as were purged recently are needed again, wherever they lie.
+    pub fn count_refaulted(&mut self, now_ms: u64, units: usize) {
+        if now_ms.saturating_sub(self.purged_ms) > REFAULT_MS {
+            self.purged_units = 0;
+        }
+        let charged = units.min(self.purged_units);
+        self.purged_units -= charged;
+        self.end_left_units = self.end_left_units.saturating_sub(charged);
+        self.charge(charged as i64 * REFAULT_NS);
+    }
+
+    /// Whether memory may stay as the last thread beside the first ends: new threads have soon
+    /// needed again what was purged when threads had ended, and too often.
+    pub fn may_stay_at_end(&mut self) -> bool {
+        if self.end_units > 0 {
+            self.end_was_in_vain = 2 * self.end_left_units < self.end_units;
+        }
+        self.end_was_in_vain && self.is_in_vain()
+    }
+
+    /// Records that so many units are purged as the last thread beside the first ends.
+    pub fn note_end(&mut self, units: usize) {
+        (self.end_units, self.end_left_units) = (units, units);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UNITS: u32 = 1000;
+
+    #[test]
+    fn what_is_soon_needed_again_overdraws_the_budget() {
+        for (wait_ms, in_vain) in [(100, true), (2 * REFAULT_MS, false)] {
+            let mut alone = Alone::new();
+            alone.begin(5000);
+            alone.count_purged(5000, UNITS);
+            assert!(!alone.is_in_vain());
+            alone.count_refaulted(5000 + wait_ms, 2 * UNITS as usize);
+            assert_eq!(alone.is_in_vain(), in_vain);
+            // 40 ms, of which a 32th of the time is paid back.
+            alone.earn(5000 + 1270);
+            assert_eq!(alone.is_in_vain(), in_vain);
+            alone.earn(5000 + 1290);
+            assert!(!alone.is_in_vain());
+        }
+    }
+
+    #[test]
+    fn memory_goes_at_the_end_until_new_threads_need_it_again() {
+        let mut alone = Alone::new();
+        let mut turn = |now_ms, needs_again| {
+            let stays = alone.may_stay_at_end();
+            let purged = if stays { 0 } else { UNITS };
+            alone.note_end(purged as usize);
+            alone.count_purged(now_ms, purged);
+            alone.count_refaulted(now_ms, if needs_again { purged as usize } else { 0 });
+            stays
+        };
+        assert_eq!([1, 2, 3].map(|ms| turn(ms, true)), [false, true, true]);
+        let mut alone = Alone::new();
+        // The bursts of threads need memory again, but no new threads do.
+        alone.charge(i64::MAX);
+        assert!(!alone.may_stay_at_end());
+    }
+}
