@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 
 use crate::block::{self, Block};
-use crate::crew;
 use crate::report::Report;
-use crate::resident;
+use crate::{crew, resident};
 
 #[derive(clap::Args)]
 pub struct Args {

@@ -91,8 +91,7 @@ tunables! {
     /// long costs less than its page faults. Also the longest interval between purges, and the time
     /// after which the refault level falls by one.
     REFAULT_MS: u64 = 1280, "ms", 26;
-    /// The highest refault level. Each level makes intervals four times as long, halves the part
-    /// of a surplus that goes, and lets a third of what refaulted stay.
+    /// The highest refault level. Each level halves the part of a surplus that goes.
     REFAULT_LEVELS: u32 = 3, "levels", 26;
 
     /// The length of a huge page.

@@ -204,7 +204,7 @@ impl<O: Os> Engine<O> {
     ///
     /// After a burst of frees, a program may do nothing more, so no later round may run: those in
     /// frees are rare, and spare spans that have just changed. Where a program needs these pages
-    /// again soon, such purges pause (decisions/0036).
+    /// again too often, there are none for a while (decisions/0036, 0044).
     #[cold]
     fn purge_after_burst(&self) {
         let Some(mut rounds) = self.rounds.try_lock() else { return };

@@ -22,7 +22,7 @@ fn grow(engine: &Engine<FakeOs>) -> [*mut u8; 6] {
     grow_from(engine, MIB / 8)
 }
 
-/// Grows a buffer of so many bytes by doubling it six times, and frees it. Returns its addresses.
+/// Grows a buffer from `bytes` bytes by doubling it six times, and frees it. Returns its addresses.
 fn grow_from(engine: &Engine<FakeOs>, bytes: usize) -> [*mut u8; 6] {
     let mut block = engine.alloc(bytes);
     let places = [1, 2, 3, 4, 5, 6].map(|doubling| {

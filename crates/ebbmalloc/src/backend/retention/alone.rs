@@ -84,7 +84,7 @@ impl Alone {
         self.end_was_in_vain && self.is_in_vain()
     }
 
-    /// Records that so many units are purged as the last thread beside the first ends.
+    /// Records that `units` units are purged as the last thread beside the first ends.
     pub fn note_end(&mut self, units: usize) {
         (self.end_units, self.end_left_units) = (units, units);
     }

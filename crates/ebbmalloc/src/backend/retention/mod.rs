@@ -1,11 +1,13 @@
 //! Decides how much free memory stays resident, in units, and for how long.
 //!
 //! With a scavenger, as much may stay as was in use recently. Of the memory that was not needed
-//! between two of its rounds, half is purged each time. Without one, no round may follow once the
-//! program is idle. So less stays, and each free of a run checks the time.
+//! between two of its rounds, half is purged each time, and less while purged memory refaults
+//! (`refaults.rs`). Without one, no round may follow once the program is idle. So less stays, and
+//! each free of a run checks the time. But more stays where that was in vain too often
+//! (`alone.rs`).
 //!
-//! In both cases more stays, and longer, while purged memory refaults (`refaults.rs`). Less stays,
-//! and is purged at once, near a bound: the memory limit, or a size that the kernel refused.
+//! In both cases less stays, and is purged at once, near a bound: the memory limit, or a size that
+//! the kernel refused.
 
 // Lowest first: each uses only modules above it in this list.
 pub(crate) mod alone;

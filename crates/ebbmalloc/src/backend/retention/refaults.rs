@@ -1,9 +1,9 @@
-//! Detects that purged memory is soon needed again (refaults), and has free memory stay longer
+//! Detects that purged memory is soon needed again (refaults), and has the scavenger purge less
 //! then.
 //!
-//! Memory that refaults costs page faults, and was not saved for long. Where that repeats, as in a
-//! loop that allocates and frees a lot, more free memory stays, and longer (decisions/0026). A
-//! refault level counts the repetitions. It falls again while nothing refaults.
+//! Memory that refaults costs page faults, and was not saved for long. A refault level counts how
+//! often that repeats, as in a loop that allocates and frees a lot (decisions/0026). It falls again
+//! while nothing refaults.
 
 use crate::backend::tuning::{DECAY_DIVISOR, REFAULT_LEVELS, REFAULT_MS, SMALL_UNITS};
 
@@ -73,7 +73,7 @@ impl Refaults {
         }
     }
 
-    /// How many units may stay because they refaulted.
+    /// How many units are likely to be needed again.
     pub fn units(&self) -> usize {
         self.recent_units * self.level as usize / REFAULT_LEVELS as usize
     }
