@@ -16,7 +16,9 @@ use crate::backend::budget::Budget;
 use crate::backend::mappings::flags;
 use crate::backend::region::{Region, UnitIndex};
 use crate::backend::retention::PageCounts;
-use crate::backend::tuning::{HUGE_IN_USE_UNITS_MIN, HUGE_SKIPS_LOG_MAX, HUGE_UNITS, SMALL_NS};
+use crate::backend::tuning::{
+    BUDGET_NS_MAX, HUGE_IN_USE_UNITS_MIN, HUGE_SKIPS_LOG_MAX, HUGE_UNITS, SMALL_NS,
+};
 use crate::options::HugeChoice;
 use crate::platform::os::Os;
 use crate::size_class::UNIT;
@@ -105,8 +107,8 @@ impl HugePages {
         self.totals.pages += 1;
         self.totals.ns += ns;
         self.refusals = 0;
-        // Negative for some: only the sum is right.
-        self.budget.spend(ns as i64 - SMALL_NS);
+        // Negative for some: only the sum is right. The process may have been stopped meanwhile.
+        self.budget.spend((ns as i64 - SMALL_NS).min(BUDGET_NS_MAX));
     }
 
     /// Asks less often, after a refusal or where there is no place for a huge page.
@@ -197,7 +199,7 @@ pub(super) fn break_in(region: &Region, counts: &mut PageCounts, units: Range<Un
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::tuning::{BUDGET_DIVISOR, BUDGET_NS_MAX};
+    use crate::backend::tuning::BUDGET_DIVISOR;
 
     const ENOUGH: usize = HUGE_IN_USE_UNITS_MIN;
     /// What a huge page takes in these tests where it is dear, and what of that is charged.

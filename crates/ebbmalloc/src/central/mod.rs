@@ -519,8 +519,6 @@ impl ClassSpans {
         self.counts.spans -= 1;
         self.counts.blocks -= span.blocks as usize;
         self.counts.holes -= span.holes();
-        // A span that is mostly purged: what is left of it goes too, so that the page heap knows
-        // what is resident, and sees refaults.
         let mostly_purged = span.was_purged && 2 * span.holes() > span.bytes();
         let mut pages = memory.lock();
         if !self.hardened || unguard(memory, &mut pages, first, units) {

@@ -193,7 +193,7 @@ impl<O: Os> Engine<O> {
     pub(crate) fn notify_scavenger(&self) {
         if !self.scavenger.notify() {
             self.scavenger.note_freed();
-            self.scavenge_if_due();
+            self.scavenge_if_due(false);
             if self.freed_bytes.load(Ordering::Relaxed) >= BURST_BYTES {
                 self.purge_after_burst();
             }
@@ -216,10 +216,13 @@ impl<O: Os> Engine<O> {
             claimed_bytes += counts.claimed * class.size();
             refilled_bytes += counts.refilled;
         }
-        let burst = &mut rounds.burst;
-        let refilled_bytes = burst.take_refilled(refilled_bytes);
-        let may_purge =
-            self.pages.lock().retention.may_purge_spans(self.os.now_ms(), refilled_bytes);
+        let (now_ms, burst) = (self.os.now_ms(), &mut rounds.burst);
+        let refilled_bytes = burst.take_refilled(now_ms, refilled_bytes);
+        let may_purge = {
+            let mut pages = self.pages();
+            pages.retention.charge_refilled(refilled_bytes);
+            pages.retention.may_purge(&self.os)
+        };
         if free_bytes <= claimed_bytes + BURST_FREE_BYTES_MIN || !may_purge {
             return;
         }
@@ -230,6 +233,7 @@ impl<O: Os> Engine<O> {
         let part = walk.by_ref().take(ROUND_UNITS_MAX);
         let is_of_span = |&unit: &usize| self.region.entry(unit).class().is_some();
         let purged_bytes = self.purge_free_pages(part.filter(is_of_span), false);
+        burst.count_purged(now_ms, purged_bytes);
         let reached = walk.reached();
         burst.cursor = if reached >= end { 0 } else { reached as UnitIndex };
         if start == 0 && reached >= end && purged_bytes < free_bytes / BURST_WORTH_DIVISOR {
@@ -245,13 +249,14 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Runs a round if one is due and no other thread runs one.
-    pub(crate) fn scavenge_if_due(&self) {
+    /// Runs a round if one is due and no other thread runs one. `idle`: as the program has nothing
+    /// else to do.
+    pub(crate) fn scavenge_if_due(&self, idle: bool) {
         if self.take_due(&self.scavenger.round_due, self.round_ms())
             && let Some(mut rounds) = self.rounds.try_lock()
         {
             let freed = self.scavenger.take_freed();
-            self.round(&mut rounds, freed);
+            self.round(&mut rounds, freed, idle);
         }
     }
 
@@ -273,7 +278,7 @@ impl<O: Os> Engine<O> {
             let busy =
                 self.scavenger.take_notified() && (!is_for_first || self.is_worth_starting());
             let mut rounds = self.rounds.lock();
-            self.round(&mut rounds, busy);
+            self.round(&mut rounds, busy, true);
             let round_ms = self.round_ms();
             if self.scavenger.is_paused.load(Ordering::Relaxed) && self.scavenger.end() {
                 self.pages.lock().surplus(&self.os, false);
@@ -296,9 +301,10 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Runs one round. `busy`: the program has freed blocks in bulk since the last one.
-    fn round(&self, rounds: &mut Rounds, busy: bool) {
-        let surplus_units = self.purge_surplus();
+    /// Runs one round. `busy`: the program has freed blocks in bulk since the last one. `idle`: the
+    /// round does not run within the program's work.
+    fn round(&self, rounds: &mut Rounds, busy: bool, idle: bool) {
+        let surplus_units = self.purge_surplus(idle);
         let end = self.region.committed() / UNIT;
         let scanned_units = end.div_ceil(ROUNDS_PER_CYCLE).min(ROUND_UNITS_MAX);
         let mut walk = self.region.units_in(rounds.cursor as usize..end);
@@ -319,9 +325,12 @@ impl<O: Os> Engine<O> {
 
     /// Purges free memory that was not needed since the last round, a part of it each time. Returns
     /// the units that it set out to purge.
-    fn purge_surplus(&self) -> usize {
-        let surplus_units =
-            self.pages.lock().surplus(&self.os, self.scavenger.exists()).min(ROUND_UNITS_MAX);
+    fn purge_surplus(&self, idle: bool) -> usize {
+        let has_scavenger = self.scavenger.exists();
+        let surplus_units = match idle || self.pages.lock().retention.may_purge(&self.os) {
+            true => self.pages.lock().surplus(&self.os, has_scavenger).min(ROUND_UNITS_MAX),
+            false => 0,
+        };
         let mut left_units = surplus_units;
         // A thread that stops the scavenger waits for its end.
         while left_units > 0 && !self.scavenger.is_stopping() {

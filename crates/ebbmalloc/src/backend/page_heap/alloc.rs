@@ -430,12 +430,18 @@ impl<O: Os> Pages<'_, O> {
         self.unmap_surplus();
     }
 
-    /// Frees a run that is mostly purged: purges the rest.
+    /// Frees a run that is mostly purged. Where no scavenger runs, the rest of it is purged too: so
+    /// that the page heap knows what is resident, and sees refaults.
     pub fn free_purged(&mut self, first: UnitIndex, units: u32) {
-        // SAFETY: the caller gives the run up, so no thread uses it.
-        match unsafe { self.os.purge(self.region.address(first), units as usize * UNIT) } {
-            true => self.free_as(first, units, RunState::Clean, true),
-            false => self.free(first, units),
+        if self.heap.retention.runs_alone()
+            && !self.heap.mappings.has_moved(self.region, first..first + units)
+            // SAFETY: the caller gives the run up, so no thread uses it.
+            && unsafe { self.os.purge(self.region.address(first), units as usize * UNIT) }
+        {
+            self.free_as(first, units, RunState::Clean, true);
+            self.purge_after_free();
+        } else {
+            self.free(first, units);
         }
     }
 
@@ -474,6 +480,10 @@ impl<O: Os> Pages<'_, O> {
         self.heap.counts.in_use -= units as usize;
         let first = self.insert(first, units, RunState::Dirty);
         self.list_gap_before(first);
+        self.purge_after_free();
+    }
+
+    fn purge_after_free(&mut self) {
         let heap = &mut *self.heap;
         if let Some(keep) = heap.retention.after_free(self.os, &heap.counts) {
             self.purge(keep);

@@ -1,12 +1,11 @@
 //! Records whether it was in vain to purge memory where no scavenger runs.
 //!
 //! There, no purge may follow once the program is idle. So memory goes soon, and may be needed
-//! again: each of its pages costs a page fault. What that may cost is a budget. While it is
-//! overdrawn, memory stays (decisions/0044).
+//! again: each of its pages costs a page fault. What that may cost is a budget, as is the search for
+//! pages to purge where there are few. While it is overdrawn, memory stays (decisions/0044).
 
 use crate::backend::budget::Budget;
-use crate::backend::tuning::{REFAULT_MS, REFAULT_NS};
-use crate::size_class::UNIT;
+use crate::backend::tuning::REFAULT_MS;
 
 pub(crate) struct Alone {
     budget: Budget,
@@ -53,26 +52,21 @@ impl Alone {
         self.budget.spend(ns);
     }
 
-    /// Charges for purged pages of spans that are needed again.
-    pub fn charge_refilled(&mut self, bytes: usize) {
-        self.charge((bytes / UNIT) as i64 * REFAULT_NS);
-    }
-
     /// Records that units were purged where no scavenger runs.
     pub fn count_purged(&mut self, now_ms: u64, units: u32) {
         self.purged_units += units as usize;
         self.purged_ms = now_ms;
     }
 
-    /// Records that as many units as were purged recently are needed again, wherever they lie.
-    pub fn count_refaulted(&mut self, now_ms: u64, units: usize) {
+    /// Records that units that were purged recently are needed again, of which each costs `unit_ns`.
+    pub fn count_refaulted(&mut self, now_ms: u64, units: usize, unit_ns: i64) {
         if now_ms.saturating_sub(self.purged_ms) > REFAULT_MS {
             self.purged_units = 0;
         }
         let charged = units.min(self.purged_units);
         self.purged_units -= charged;
         self.end_left_units = self.end_left_units.saturating_sub(charged);
-        self.charge(charged as i64 * REFAULT_NS);
+        self.charge((charged as i64).saturating_mul(unit_ns));
     }
 
     /// Whether memory may stay as the last thread beside the first ends: new threads have soon
@@ -93,6 +87,7 @@ impl Alone {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::tuning::REFAULT_NS;
 
     const UNITS: u32 = 1000;
 
@@ -103,7 +98,7 @@ mod tests {
             alone.begin(5000);
             alone.count_purged(5000, UNITS);
             assert!(!alone.is_in_vain());
-            alone.count_refaulted(5000 + wait_ms, 2 * UNITS as usize);
+            alone.count_refaulted(5000 + wait_ms, 2 * UNITS as usize, REFAULT_NS);
             assert_eq!(alone.is_in_vain(), in_vain);
             // 40 ms, of which a 32th of the time is paid back.
             alone.earn(5000 + 1270);
@@ -121,7 +116,11 @@ mod tests {
             let purged = if stays { 0 } else { UNITS };
             alone.note_end(purged as usize);
             alone.count_purged(now_ms, purged);
-            alone.count_refaulted(now_ms, if needs_again { purged as usize } else { 0 });
+            alone.count_refaulted(
+                now_ms,
+                if needs_again { purged as usize } else { 0 },
+                REFAULT_NS,
+            );
             stays
         };
         assert_eq!([1, 2, 3].map(|ms| turn(ms, true)), [false, true, true]);

@@ -22,8 +22,8 @@ use crate::backend::retention::refaults::Refaults;
 use crate::backend::run::RunState;
 use crate::backend::tuning::{
     AT_ONCE_DIVISOR, DECAY_DIVISOR, DIRTY_UNITS_MAX, HUGE_UNITS, PURGE_MIB_MS, RECLAIM_DIVISOR,
-    RECLAIM_IN_USE_UNITS_MIN, RECLAIM_PAUSE_DIVISOR, REFAULT_MS, SLACK_DIVISOR, SMALL_UNITS,
-    SPARE_DIVISOR, USUAL_DELAY_MS,
+    RECLAIM_IN_USE_UNITS_MIN, RECLAIM_PAUSE_DIVISOR, REFAULT_MS, REFAULT_NS, SLACK_DIVISOR,
+    SMALL_UNITS, SPARE_DIVISOR, USUAL_DELAY_MS,
 };
 use crate::options::DelayChoice;
 use crate::platform::os::Os;
@@ -196,15 +196,25 @@ impl Retention {
         (dirty > max).then_some(max - (max / 2).min(slack(self.peak_units) / 2))
     }
 
+    /// Whether no scavenger runs.
+    pub fn runs_alone(&self) -> bool {
+        !self.has_scavenger
+    }
+
     /// Called after a run was freed. Returns how many dirty units to keep if some are to be purged.
     pub fn after_free(&mut self, os: &impl Os, counts: &PageCounts) -> Option<usize> {
         let &PageCounts { in_use, dirty, .. } = counts;
         if self.delay == DelayChoice::Ms(0) {
             return (dirty > 0).then_some(0);
         }
-        self.alone.earn(os.now_ms());
-        let usual = self.usual_max(counts, 2 * slack(in_use));
-        let spare = self.spare_units(in_use);
+        let (alone, spare) = (2 * slack(in_use), self.spare_units(in_use));
+        if !self.has_scavenger {
+            if dirty <= alone.min(spare) {
+                return None;
+            }
+            self.alone.earn(os.now_ms());
+        }
+        let usual = self.usual_max(counts, alone);
         let soft = usual.min(spare);
         if dirty <= soft {
             return None;
@@ -238,20 +248,33 @@ impl Retention {
 
     /// Records that `units` units that are not resident are about to become so, at `now_ms`.
     pub fn count_refaulted(&mut self, now_ms: u64, units: u32) {
-        let counted = self.refaults.count_refaulted(now_ms, units);
-        self.alone.count_refaulted(now_ms, counted);
+        let (counted, unit_ns) = (self.refaults.count_refaulted(now_ms, units), self.refault_ns());
+        self.alone.count_refaulted(now_ms, counted, unit_ns);
     }
 
-    /// Charges `refilled_bytes` of purged spans that claims have filled again. Returns whether
-    /// free pages of spans may be purged where no scavenger runs.
-    pub fn may_purge_spans(&mut self, now_ms: u64, refilled_bytes: usize) -> bool {
-        self.alone.earn(now_ms);
-        self.alone.charge_refilled(refilled_bytes);
-        !self.alone.is_in_vain() || self.delay == DelayChoice::Ms(0)
+    /// Charges for bytes of purged spans that claims have soon filled again.
+    pub fn charge_refilled(&mut self, bytes: usize) {
+        let unit_ns = self.refault_ns();
+        self.alone.charge((bytes / UNIT) as i64 * unit_ns);
+    }
+
+    /// Whether memory may be purged where no scavenger runs: not while the budget is overdrawn.
+    pub fn may_purge(&mut self, os: &impl Os) -> bool {
+        self.alone.earn(os.now_ms());
+        !self.alone.is_in_vain()
+    }
+
+    /// What a unit that refaults costs. Who wants memory to go sooner accepts page faults.
+    fn refault_ns(&self) -> i64 {
+        match self.delay {
+            DelayChoice::Usual => REFAULT_NS,
+            DelayChoice::Ms(ms) => REFAULT_NS.saturating_mul(ms as i64) / USUAL_DELAY_MS as i64,
+        }
     }
 
     /// How many dirty units stay because as many were needed again soon after a purge.
-    pub fn wanted_units(&self, counts: &PageCounts) -> usize {
+    pub fn wanted_units(&mut self, os: &impl Os, counts: &PageCounts) -> usize {
+        self.alone.earn(os.now_ms());
         match self.has_scavenger || !self.alone.is_in_vain() {
             true => self.refaults.units().min(counts.dirty),
             false => counts.dirty,
@@ -297,15 +320,10 @@ impl Retention {
     ///
     /// Decay comes from jemalloc; to look at what was never needed in between comes from tcmalloc.
     pub fn surplus(&mut self, os: &impl Os, counts: &PageCounts, has_scavenger: bool) -> usize {
-        let now_ms = os.now_ms();
-        self.refaults.update(now_ms);
-        self.alone.earn(now_ms);
+        self.refaults.update(os.now_ms());
         let halvings = self.refaults.level;
         let unneeded = core::mem::replace(&mut self.dirty_low_units, counts.dirty);
         self.has_scavenger = has_scavenger;
-        if !has_scavenger && self.alone.is_in_vain() {
-            return 0;
-        }
         self.peak_units = counts
             .in_use
             .max(self.peak_units - self.peak_units.div_ceil(DECAY_DIVISOR << halvings));

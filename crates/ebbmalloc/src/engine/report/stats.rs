@@ -106,9 +106,10 @@ impl<O: Os> Engine<O> {
         }
 
         let (counts, limit, memory_bytes, wanted_units, huge) = {
-            let pages = self.pages.lock();
+            let mut pages = self.pages();
+            let counts = pages.counts;
+            let wanted_units = pages.retention.wanted_units(&self.os, &counts);
             let retention = &pages.retention;
-            let wanted_units = retention.wanted_units(&pages.counts);
             (pages.counts, pages.limit, retention.memory_bytes, wanted_units, pages.huge.totals)
         };
         stats.huge_bytes = (counts.huge_pages * HUGE_UNITS as usize * UNIT) as u64;
