@@ -64,7 +64,8 @@ tunables! {
     /// one, beyond two slacks an interval purge leaves one.
     SLACK_DIVISOR: usize = 16, "of what is in use", 3;
     /// Dirty memory that may stay between two purges, without a scavenger. The limit rises to
-    /// memory in use. Beyond it, a free purges at once.
+    /// memory in use, and to the recent peak where refaults have overdrawn their budget. Beyond it,
+    /// a free purges at once.
     DIRTY_UNITS_MAX: usize = mib(32), "units", 3;
     /// A free that purges at once leaves this part less than the limit.
     AT_ONCE_DIVISOR: usize = 8, "of the limit", 3;

@@ -324,7 +324,8 @@ impl<O: Os> Engine<O> {
     }
 
     /// Purges free memory that was not needed since the last round, a part of it each time. Returns
-    /// the units that it set out to purge.
+    /// the units that it set out to purge: none where the round runs within the program's work, and
+    /// purges were in vain too often.
     fn purge_surplus(&self, idle: bool) -> usize {
         let has_scavenger = self.scavenger.exists();
         let surplus_units = match idle || self.pages.lock().retention.may_purge(&self.os) {
