@@ -328,9 +328,12 @@ impl<O: Os> Engine<O> {
     /// purges were in vain too often.
     fn purge_surplus(&self, idle: bool) -> usize {
         let has_scavenger = self.scavenger.exists();
-        let surplus_units = match idle || self.pages.lock().retention.may_purge(&self.os) {
-            true => self.pages.lock().surplus(&self.os, has_scavenger).min(ROUND_UNITS_MAX),
-            false => 0,
+        let surplus_units = {
+            let mut pages = self.pages();
+            match idle || pages.retention.may_purge(&self.os) {
+                true => pages.surplus(&self.os, has_scavenger).min(ROUND_UNITS_MAX),
+                false => 0,
+            }
         };
         let mut left_units = surplus_units;
         // A thread that stops the scavenger waits for its end.

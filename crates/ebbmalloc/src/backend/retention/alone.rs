@@ -1,8 +1,8 @@
 //! Records whether it was in vain to purge memory where no scavenger runs.
 //!
 //! There, no purge may follow once the program is idle. So memory goes soon, and may be needed
-//! again: each of its pages costs a page fault. What that may cost is a budget, as is the search for
-//! pages to purge where there are few. While it is overdrawn, memory stays (decisions/0044).
+//! again: each of its pages costs a page fault. What that may cost is a budget, as is the search
+//! for pages to purge where there are few. While it is overdrawn, memory stays (decisions/0044).
 
 use crate::backend::budget::Budget;
 use crate::backend::tuning::REFAULT_MS;
@@ -58,7 +58,7 @@ impl Alone {
         self.purged_ms = now_ms;
     }
 
-    /// Records that units that were purged recently are needed again, of which each costs `unit_ns`.
+    /// Records that units that were purged recently are needed again. Each costs `unit_ns`.
     pub fn count_refaulted(&mut self, now_ms: u64, units: usize, unit_ns: i64) {
         if now_ms.saturating_sub(self.purged_ms) > REFAULT_MS {
             self.purged_units = 0;

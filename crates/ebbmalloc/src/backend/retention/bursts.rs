@@ -26,7 +26,7 @@ impl Burst {
     }
 
     /// How many of the bytes purged lately were needed again soon, since the last call. Given are
-    /// the bytes that claims have filled again since the start, whoever had purged them.
+    /// the bytes that claims have filled again since the start, also of what others had purged.
     pub fn take_refilled(&mut self, now_ms: u64, refilled_bytes: usize) -> usize {
         let before = core::mem::replace(&mut self.refilled_bytes, refilled_bytes);
         if now_ms.saturating_sub(self.purged_ms) > REFAULT_MS {
