@@ -1,9 +1,9 @@
-//! A share of the program's time that may go into something that may prove to be in vain: a budget,
-//! which time fills and costs empty.
+//! Counts time that may be spent, as a share of all time. There is one budget for refaults where no
+//! scavenger runs (`retention/purge_budget.rs`), and another for huge pages.
 
 use crate::backend::tuning::{BUDGET_DIVISOR, BUDGET_NS_MAX, DEBT_NS_MAX};
 
-/// What may be spent, in ns: [`BUDGET_DIVISOR`] of the time that has passed, less what was spent.
+/// What may be spent: 1/[`BUDGET_DIVISOR`] of the time that has passed, less what was spent.
 pub(crate) struct Budget {
     /// Negative after something dear. Earned up to `earned_ms`, by the clock of `Os`.
     credit_ns: i64,

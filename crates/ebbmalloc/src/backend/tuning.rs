@@ -123,10 +123,10 @@ tunables! {
     /// Bytes of freed small blocks after which, without a scavenger, free pages of spans are purged
     /// if most of their resident memory is free.
     BURST_BYTES: usize = 8 << 20, "bytes", 36;
-    /// A purge that brings less than this costs from the budget of refaults.
+    /// A purge of the whole heap that brings less than this costs from the budget of refaults.
     BURST_WORTH_DIVISOR: usize = 8, "of the free memory", 36;
     /// What it costs, for each unit that it looked at.
     BURST_UNIT_NS: i64 = 250, "ns", 44;
-    /// Free memory of spans that needs no such purge.
+    /// How much more of the spans' resident memory must be free than claimed for such a purge.
     BURST_FREE_BYTES_MIN: usize = 16 << 20, "bytes", 36;
 }

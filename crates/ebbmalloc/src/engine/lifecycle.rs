@@ -137,7 +137,7 @@ impl<O: Os> Engine<O> {
         if !self.ready() || self.scavenger.notify() {
             return false;
         }
-        self.scavenge_if_due(true);
+        self.scavenge_if_due(false);
         let mut rounds = self.rounds.lock();
         if self.scavenger.take_freed() {
             rounds.quiet = 0;

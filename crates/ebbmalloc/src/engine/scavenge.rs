@@ -5,15 +5,14 @@
 //! blocks are all free. It empties stacks in caches that no thread has used since the last round.
 //!
 //! The scavenger's thread exists only while several threads of the process allocate, or if the
-//! process had other threads and its first has left much free memory. It ends once there is nothing
-//! to purge and, in the first case, little in use that may be freed. Without it, frees run the
-//! rounds.
+//! process had other threads and its first has left much free memory. It ends some seconds
+//! after the last purge. Without it, frees run the rounds.
 
 use crate::backend::page_map::MapEntry;
 use crate::backend::region::UnitIndex;
 use crate::backend::scavenger_state::Rounds;
 use crate::backend::tuning::{
-    BURST_BYTES, BURST_FREE_BYTES_MIN, BURST_UNIT_NS, BURST_WORTH_DIVISOR,
+    BURST_BYTES, BURST_FREE_BYTES_MIN, BURST_UNIT_NS, BURST_WORTH_DIVISOR, SMALL_UNITS,
 };
 use crate::central::ClassSpans;
 use crate::central::heap_record::Contents;
@@ -109,7 +108,7 @@ impl<O: Os> Engine<O> {
             // The first thread may only wait from now on: nothing would purge any more.
             let mut pages = self.pages();
             let counts = pages.counts;
-            let kept = pages.retention.kept_alone(&self.os, &counts);
+            let kept = pages.retention.keep_at_last_exit(&self.os, &counts);
             pages.purge(kept);
         }
     }
@@ -193,7 +192,7 @@ impl<O: Os> Engine<O> {
     pub(crate) fn notify_scavenger(&self) {
         if !self.scavenger.notify() {
             self.scavenger.note_freed();
-            self.scavenge_if_due(false);
+            self.scavenge_if_due(true);
             if self.freed_bytes.load(Ordering::Relaxed) >= BURST_BYTES {
                 self.purge_after_burst();
             }
@@ -237,7 +236,7 @@ impl<O: Os> Engine<O> {
         let reached = walk.reached();
         burst.cursor = if reached >= end { 0 } else { reached as UnitIndex };
         if start == 0 && reached >= end && purged_bytes < free_bytes / BURST_WORTH_DIVISOR {
-            self.pages.lock().retention.alone.charge(end as i64 * BURST_UNIT_NS);
+            self.pages.lock().retention.purges.charge(end as i64 * BURST_UNIT_NS);
         }
     }
 
@@ -249,14 +248,14 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Runs a round if one is due and no other thread runs one. `idle`: as the program has nothing
-    /// else to do.
-    pub(crate) fn scavenge_if_due(&self, idle: bool) {
+    /// Runs a round if one is due and no other thread runs one. `within_free`: in a free of the
+    /// program's.
+    pub(crate) fn scavenge_if_due(&self, within_free: bool) {
         if self.take_due(&self.scavenger.round_due, self.round_ms())
             && let Some(mut rounds) = self.rounds.try_lock()
         {
             let freed = self.scavenger.take_freed();
-            self.round(&mut rounds, freed, idle);
+            self.round(&mut rounds, freed, within_free);
         }
     }
 
@@ -278,7 +277,7 @@ impl<O: Os> Engine<O> {
             let busy =
                 self.scavenger.take_notified() && (!is_for_first || self.is_worth_starting());
             let mut rounds = self.rounds.lock();
-            self.round(&mut rounds, busy, true);
+            self.round(&mut rounds, busy, false);
             let round_ms = self.round_ms();
             if self.scavenger.is_paused.load(Ordering::Relaxed) && self.scavenger.end() {
                 self.pages.lock().surplus(&self.os, false);
@@ -301,16 +300,17 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Runs one round. `busy`: the program has freed blocks in bulk since the last one. `idle`: the
-    /// round does not run within the program's work.
-    fn round(&self, rounds: &mut Rounds, busy: bool, idle: bool) {
-        let surplus_units = self.purge_surplus(idle);
+    /// Runs one round. `busy`: the program has freed blocks in bulk since the last one.
+    /// `within_free`: the round runs in a free of the program's.
+    fn round(&self, rounds: &mut Rounds, busy: bool, within_free: bool) {
+        let surplus_units = self.purge_surplus(within_free);
         let end = self.region.committed() / UNIT;
         let scanned_units = end.div_ceil(ROUNDS_PER_CYCLE).min(ROUND_UNITS_MAX);
         let mut walk = self.region.units_in(rounds.cursor as usize..end);
         let purged_bytes = self.purge_free_pages(walk.by_ref().take(scanned_units), true);
         rounds.cursor = walk.reached() as UnitIndex;
-        if busy || surplus_units > 0 || purged_bytes > 0 {
+        // Less goes in one round. The program may take it back each time, while other memory stays.
+        if busy || surplus_units >= SMALL_UNITS || purged_bytes > 0 {
             rounds.quiet = 0;
         }
         rounds.caches_used = self.drain(DrainScope::Unused);
@@ -324,15 +324,15 @@ impl<O: Os> Engine<O> {
     }
 
     /// Purges free memory that was not needed since the last round, a part of it each time. Returns
-    /// the units that it set out to purge: none where the round runs within the program's work, and
-    /// purges were in vain too often.
-    fn purge_surplus(&self, idle: bool) -> usize {
+    /// the units that it set out to purge: none in a free of the program's, while refaults have
+    /// overdrawn their budget.
+    fn purge_surplus(&self, within_free: bool) -> usize {
         let has_scavenger = self.scavenger.exists();
         let surplus_units = {
             let mut pages = self.pages();
-            match idle || pages.retention.may_purge(&self.os) {
-                true => pages.surplus(&self.os, has_scavenger).min(ROUND_UNITS_MAX),
-                false => 0,
+            match within_free && !pages.retention.may_purge(&self.os) {
+                true => 0,
+                false => pages.surplus(&self.os, has_scavenger).min(ROUND_UNITS_MAX),
             }
         };
         let mut left_units = surplus_units;

@@ -164,7 +164,7 @@ impl<O: Os> Engine<O> {
                 let mut pages = self.pages.lock();
                 let now_ms = self.os.now_ms();
                 pages.retention.memory_bytes = memory_bytes.unwrap_or(0) as usize;
-                pages.retention.alone.begin(now_ms);
+                pages.retention.purges.begin(now_ms);
                 pages.huge.set_up(huge, now_ms);
             }
             self.set_purge_delay(setup.options.purge_delay);

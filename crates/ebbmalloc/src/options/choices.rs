@@ -113,9 +113,14 @@ impl DelayChoice {
         (
             "|auto|200ms",
             "Half of what was not needed for 200 ms goes, and so on. Without a scavenger, memory \
-             goes as the program frees: the less there is, the later.",
+             goes as the program frees: the less there is, the later. It stays while page faults \
+             for what went take over 1/32 of the time.",
         ),
-        ("|500|500ms|10s", "The same for another time; milliseconds without a unit."),
+        (
+            "|500|500ms|10s",
+            "The same for another time; milliseconds without a unit. Page faults count for more, \
+             or less, in proportion.",
+        ),
         ("|0ms", "Free runs go at once."),
     ];
 }

@@ -433,7 +433,7 @@ impl<O: Os> Pages<'_, O> {
     /// Frees a run that is mostly purged. Where no scavenger runs, the rest of it is purged too: so
     /// that the page heap knows what is resident, and sees refaults.
     pub fn free_purged(&mut self, first: UnitIndex, units: u32) {
-        if self.heap.retention.runs_alone()
+        if self.heap.retention.has_no_scavenger()
             && !self.heap.mappings.has_moved(self.region, first..first + units)
             // SAFETY: the caller gives the run up, so no thread uses it.
             && unsafe { self.os.purge(self.region.address(first), units as usize * UNIT) }

@@ -3,21 +3,21 @@
 //! With a scavenger, as much may stay as was in use recently. Of the memory that was not needed
 //! between two of its rounds, half is purged each time, and less while purged memory refaults
 //! (`refaults.rs`). Without one, no round may follow once the program is idle. So less stays, and
-//! each free of a run checks the time. But more stays where that was in vain too often
-//! (`alone.rs`).
+//! each free of a run checks the time. But more stays while refaults have overdrawn a budget
+//! of time (`purge_budget.rs`).
 //!
 //! In both cases less stays, and is purged at once, near a bound: the memory limit, or a size that
 //! the kernel refused.
 
 // Lowest first: each uses only modules above it in this list.
-pub(crate) mod alone;
 pub(crate) mod bursts;
+pub(crate) mod purge_budget;
 pub(crate) mod refaults;
 
 use core::num::NonZeroUsize;
 
 use crate::backend::region::Region;
-use crate::backend::retention::alone::Alone;
+use crate::backend::retention::purge_budget::PurgeBudget;
 use crate::backend::retention::refaults::Refaults;
 use crate::backend::run::RunState;
 use crate::backend::tuning::{
@@ -106,7 +106,7 @@ pub(crate) struct Retention {
     /// Whether rounds of a scavenger call [`Retention::surplus`] regularly.
     has_scavenger: bool,
     /// The least dirty units since the last round, and the peak of units in use, which each round
-    /// lowers.
+    /// lowers (but not those within frees while the budget of purges is overdrawn).
     dirty_low_units: usize,
     peak_units: usize,
     /// Units that became resident since the start, and the value of that from which on reclaim is
@@ -121,7 +121,7 @@ pub(crate) struct Retention {
     /// (decisions/0032). So later changes go unnoticed, and so does the use of other processes.
     pub memory_bytes: usize,
     pub refaults: Refaults,
-    pub alone: Alone,
+    pub purges: PurgeBudget,
     /// How long memory stays that is not needed (`EBB_PURGE_DELAY`).
     pub delay: DelayChoice,
 }
@@ -139,7 +139,7 @@ impl Retention {
             refused_units: None,
             memory_bytes: 0,
             refaults: Refaults::new(),
-            alone: Alone::new(),
+            purges: PurgeBudget::new(),
             delay: DelayChoice::Usual,
         }
     }
@@ -197,7 +197,7 @@ impl Retention {
     }
 
     /// Whether no scavenger runs.
-    pub fn runs_alone(&self) -> bool {
+    pub fn has_no_scavenger(&self) -> bool {
         !self.has_scavenger
     }
 
@@ -207,19 +207,19 @@ impl Retention {
         if self.delay == DelayChoice::Ms(0) {
             return (dirty > 0).then_some(0);
         }
-        let (alone, spare) = (2 * slack(in_use), self.spare_units(in_use));
+        let (without_scavenger, spare) = (2 * slack(in_use), self.spare_units(in_use));
         if !self.has_scavenger {
-            if dirty <= alone.min(spare) {
+            if dirty <= without_scavenger.min(spare) {
                 return None;
             }
-            self.alone.earn(os.now_ms());
+            self.purges.earn(os.now_ms());
         }
-        let usual = self.usual_max(counts, alone);
+        let usual = self.usual_max(counts, without_scavenger);
         let soft = usual.min(spare);
         if dirty <= soft {
             return None;
         }
-        if self.has_scavenger || self.alone.is_in_vain() || soft < usual {
+        if self.has_scavenger || self.purges.is_overdrawn() || soft < usual {
             return Some(soft - (soft / 2).min(slack(self.peak_units) / 2));
         }
         let now_ms = os.now_ms();
@@ -242,26 +242,26 @@ impl Retention {
     pub fn count_purged(&mut self, now_ms: u64, units: u32) {
         self.refaults.count_purged(now_ms, units);
         if !self.has_scavenger {
-            self.alone.count_purged(now_ms, units);
+            self.purges.count_purged(now_ms, units);
         }
     }
 
     /// Records that `units` units that are not resident are about to become so, at `now_ms`.
     pub fn count_refaulted(&mut self, now_ms: u64, units: u32) {
         let (counted, unit_ns) = (self.refaults.count_refaulted(now_ms, units), self.refault_ns());
-        self.alone.count_refaulted(now_ms, counted, unit_ns);
+        self.purges.count_refaulted(now_ms, counted, unit_ns);
     }
 
     /// Charges for bytes of purged spans that claims have soon filled again.
     pub fn charge_refilled(&mut self, bytes: usize) {
         let unit_ns = self.refault_ns();
-        self.alone.charge((bytes / UNIT) as i64 * unit_ns);
+        self.purges.charge((bytes / UNIT) as i64 * unit_ns);
     }
 
     /// Whether memory may be purged where no scavenger runs: not while the budget is overdrawn.
     pub fn may_purge(&mut self, os: &impl Os) -> bool {
-        self.alone.earn(os.now_ms());
-        !self.alone.is_in_vain()
+        self.purges.earn(os.now_ms());
+        !self.purges.is_overdrawn()
     }
 
     /// What a unit that refaults costs. Who wants memory to go sooner accepts page faults.
@@ -274,8 +274,8 @@ impl Retention {
 
     /// How many dirty units stay because as many were needed again soon after a purge.
     pub fn wanted_units(&mut self, os: &impl Os, counts: &PageCounts) -> usize {
-        self.alone.earn(os.now_ms());
-        match self.has_scavenger || !self.alone.is_in_vain() {
+        self.purges.earn(os.now_ms());
+        match self.has_scavenger || !self.purges.is_overdrawn() {
             true => self.refaults.units().min(counts.dirty),
             false => counts.dirty,
         }
@@ -283,27 +283,27 @@ impl Retention {
 
     /// The most dirty units that stay when the last thread beside the first ends. The first may
     /// only wait from now on, so most go, unless new threads have soon needed them again.
-    pub fn kept_alone(&mut self, os: &impl Os, counts: &PageCounts) -> usize {
-        self.alone.earn(os.now_ms());
-        let usual = match self.alone.may_stay_at_end() {
+    pub fn keep_at_last_exit(&mut self, os: &impl Os, counts: &PageCounts) -> usize {
+        self.purges.earn(os.now_ms());
+        let usual = match self.purges.may_stay_at_end() {
             true => self.usual_max(counts, DIRTY_UNITS_MAX),
             false => DIRTY_UNITS_MAX,
         };
         let kept = usual.min(self.spare_units(counts.in_use));
-        self.alone.note_end(counts.dirty.saturating_sub(kept));
+        self.purges.note_end(counts.dirty.saturating_sub(kept));
         kept
     }
 
     /// The most dirty units, far from limits.
     ///
     /// Beside a scavenger, dirty memory stays up to the recent peak: what was in use a moment ago
-    /// may be needed again, and if not, it becomes surplus. Without one, `alone` units stay, as no
-    /// purge may follow once the program is idle; but where purges were in vain, as much as beside
-    /// a scavenger, or as is in use.
-    fn usual_max(&self, counts: &PageCounts, alone: usize) -> usize {
-        match (self.has_scavenger, self.alone.is_in_vain()) {
+    /// may be needed again, and if not, it becomes surplus. Without one, `without_scavenger` units
+    /// stay, as no purge may follow once the program is idle; but while the budget is overdrawn, as
+    /// much as beside a scavenger, or as is in use.
+    fn usual_max(&self, counts: &PageCounts, without_scavenger: usize) -> usize {
+        match (self.has_scavenger, self.purges.is_overdrawn()) {
             (true, _) => self.up_to_peak(counts),
-            (false, false) => alone,
+            (false, false) => without_scavenger,
             (false, true) => self.up_to_peak(counts).max(dirty_units_max(counts.in_use)),
         }
     }
@@ -367,7 +367,7 @@ mod tests {
         let mut purge = |now_ms, refaulted| {
             retention.count_purged(now_ms, refaulted);
             retention.count_refaulted(now_ms, refaulted);
-            retention.alone.earn(now_ms + 100);
+            retention.purges.earn(now_ms + 100);
             [freed.dirty, freed.dirty + 40 * mib]
                 .map(|dirty| retention.after_growth(&PageCounts { dirty, ..freed }, 1).is_some())
         };

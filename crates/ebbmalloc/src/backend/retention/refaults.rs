@@ -1,5 +1,5 @@
-//! Detects that purged memory is soon needed again (refaults), and has the scavenger purge less
-//! then.
+//! Detects that purged memory is soon needed again (refaults), and has rounds purge less then. It
+//! also tells `purge_budget.rs` which units refaulted.
 //!
 //! Memory that refaults costs page faults, and was not saved for long. A refault level counts how
 //! often that repeats, as in a loop that allocates and frees a lot (decisions/0026). It falls again

@@ -1,13 +1,14 @@
-//! Records whether it was in vain to purge memory where no scavenger runs.
+//! Counts what refaults cost of memory that was purged where no scavenger runs.
 //!
 //! There, no purge may follow once the program is idle. So memory goes soon, and may be needed
-//! again: each of its pages costs a page fault. What that may cost is a budget, as is the search
-//! for pages to purge where there are few. While it is overdrawn, memory stays (decisions/0044).
+//! again: each of its pages costs a page fault. What that may cost is a budget; the search for
+//! pages to purge, where there are few, costs from it too. While it is overdrawn, free runs stay
+//! (decisions/0044).
 
 use crate::backend::budget::Budget;
 use crate::backend::tuning::REFAULT_MS;
 
-pub(crate) struct Alone {
+pub(crate) struct PurgeBudget {
     budget: Budget,
     /// Units purged and not needed again yet, and when the last of them was purged.
     purged_units: usize,
@@ -20,7 +21,7 @@ pub(crate) struct Alone {
     end_was_in_vain: bool,
 }
 
-impl Alone {
+impl PurgeBudget {
     pub const fn new() -> Self {
         Self {
             budget: Budget::new(),
@@ -42,12 +43,12 @@ impl Alone {
         self.budget.earn(now_ms);
     }
 
-    /// Whether purged memory was needed again too often, as of the last [`Alone::earn`].
-    pub fn is_in_vain(&self) -> bool {
+    /// Whether refaults have cost more than they may, as of the last [`PurgeBudget::earn`].
+    pub fn is_overdrawn(&self) -> bool {
         !self.budget.is_left()
     }
 
-    /// Takes what something has cost that did not help.
+    /// Takes what something has cost.
     pub fn charge(&mut self, ns: i64) {
         self.budget.spend(ns);
     }
@@ -75,7 +76,7 @@ impl Alone {
         if self.end_units > 0 {
             self.end_was_in_vain = 2 * self.end_left_units < self.end_units;
         }
-        self.end_was_in_vain && self.is_in_vain()
+        self.end_was_in_vain && self.is_overdrawn()
     }
 
     /// Records that `units` units are purged as the last thread beside the first ends.
@@ -94,29 +95,29 @@ mod tests {
     #[test]
     fn what_is_soon_needed_again_overdraws_the_budget() {
         for (wait_ms, in_vain) in [(100, true), (2 * REFAULT_MS, false)] {
-            let mut alone = Alone::new();
-            alone.begin(5000);
-            alone.count_purged(5000, UNITS);
-            assert!(!alone.is_in_vain());
-            alone.count_refaulted(5000 + wait_ms, 2 * UNITS as usize, REFAULT_NS);
-            assert_eq!(alone.is_in_vain(), in_vain);
+            let mut purges = PurgeBudget::new();
+            purges.begin(5000);
+            purges.count_purged(5000, UNITS);
+            assert!(!purges.is_overdrawn());
+            purges.count_refaulted(5000 + wait_ms, 2 * UNITS as usize, REFAULT_NS);
+            assert_eq!(purges.is_overdrawn(), in_vain);
             // 40 ms, of which a 32th of the time is paid back.
-            alone.earn(5000 + 1270);
-            assert_eq!(alone.is_in_vain(), in_vain);
-            alone.earn(5000 + 1290);
-            assert!(!alone.is_in_vain());
+            purges.earn(5000 + 1270);
+            assert_eq!(purges.is_overdrawn(), in_vain);
+            purges.earn(5000 + 1290);
+            assert!(!purges.is_overdrawn());
         }
     }
 
     #[test]
     fn memory_goes_at_the_end_until_new_threads_need_it_again() {
-        let mut alone = Alone::new();
+        let mut purges = PurgeBudget::new();
         let mut turn = |now_ms, needs_again| {
-            let stays = alone.may_stay_at_end();
+            let stays = purges.may_stay_at_end();
             let purged = if stays { 0 } else { UNITS };
-            alone.note_end(purged as usize);
-            alone.count_purged(now_ms, purged);
-            alone.count_refaulted(
+            purges.note_end(purged as usize);
+            purges.count_purged(now_ms, purged);
+            purges.count_refaulted(
                 now_ms,
                 if needs_again { purged as usize } else { 0 },
                 REFAULT_NS,
@@ -124,9 +125,9 @@ mod tests {
             stays
         };
         assert_eq!([1, 2, 3].map(|ms| turn(ms, true)), [false, true, true]);
-        let mut alone = Alone::new();
+        let mut purges = PurgeBudget::new();
         // The bursts of threads need memory again, but no new threads do.
-        alone.charge(i64::MAX);
-        assert!(!alone.may_stay_at_end());
+        purges.charge(i64::MAX);
+        assert!(!purges.may_stay_at_end());
     }
 }
