@@ -93,7 +93,7 @@ fn purged_in_turn(pause: u32) -> (Vec<usize>, usize) {
 fn what_is_soon_wanted_back_stays_in_the_end() {
     let (purged, wanted) = purged_in_turn(40);
     // Still purged now and then: the engine cannot know that the memory is touched again. Page
-    // faults may take a 32th of these 2.4 s, and 80 MiB take 51 ms.
+    // faults may take 1/32 of these 2.4 s, and 80 MiB take 51 ms.
     assert!(purged[0] > 30 && purged.iter().sum::<usize>() < 200, "{purged:?}");
     assert!((80..84).contains(&wanted), "{wanted} MiB stay");
 }
@@ -158,7 +158,7 @@ fn small_blocks_of_a_thread_alone_stay_from_phase_to_phase() {
         phase(&engine, usize::MAX);
         engine.os().sleep_ms(50);
     }
-    // Once, and then as page faults may take a 32th of the time: 47 of 1,500 ms, for 64 MiB 41.
+    // Once, and then as page faults may take 1/32 of the time: 47 of 1,500 ms, for 64 MiB 41.
     assert!((16..200).contains(&gone(&engine)), "{} MiB", gone(&engine));
     // Who says that it idles gets back what it kept.
     while engine.idle() {

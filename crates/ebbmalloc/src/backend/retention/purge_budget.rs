@@ -101,7 +101,7 @@ mod tests {
             assert!(!purges.is_overdrawn());
             purges.count_refaulted(5000 + wait_ms, 2 * UNITS as usize, REFAULT_NS);
             assert_eq!(purges.is_overdrawn(), in_vain);
-            // 40 ms, of which a 32th of the time is paid back.
+            // 40 ms, of which 1/32 of the time is paid back.
             purges.earn(5000 + 1270);
             assert_eq!(purges.is_overdrawn(), in_vain);
             purges.earn(5000 + 1290);
