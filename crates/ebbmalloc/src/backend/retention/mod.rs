@@ -255,7 +255,7 @@ impl Retention {
     /// Charges for bytes of purged spans that claims have soon filled again.
     pub fn charge_refilled(&mut self, bytes: usize) {
         let unit_ns = self.refault_ns();
-        self.purges.charge((bytes / UNIT) as i64 * unit_ns);
+        self.purges.charge(((bytes / UNIT) as i64).saturating_mul(unit_ns));
     }
 
     /// Whether memory may be purged where no scavenger runs: not while the budget is overdrawn.

@@ -8,6 +8,7 @@
 use crate::backend::budget::Budget;
 use crate::backend::tuning::REFAULT_MS;
 
+/// What refaults may cost, and whether purges at the end of threads were in vain.
 pub(crate) struct PurgeBudget {
     budget: Budget,
     /// Units purged and not needed again yet, and when the last of them was purged.
@@ -117,11 +118,8 @@ mod tests {
             let purged = if stays { 0 } else { UNITS };
             purges.note_end(purged as usize);
             purges.count_purged(now_ms, purged);
-            purges.count_refaulted(
-                now_ms,
-                if needs_again { purged as usize } else { 0 },
-                REFAULT_NS,
-            );
+            let needed = if needs_again { purged as usize } else { 0 };
+            purges.count_refaulted(now_ms, needed, REFAULT_NS);
             stays
         };
         assert_eq!([1, 2, 3].map(|ms| turn(ms, true)), [false, true, true]);
