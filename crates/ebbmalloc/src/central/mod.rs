@@ -518,8 +518,9 @@ impl ClassSpans {
         }
         self.counts.spans -= 1;
         self.counts.blocks -= span.blocks as usize;
-        self.counts.holes -= span.holes();
-        let mostly_purged = span.was_purged && 2 * span.holes() > span.bytes();
+        let holes = span.holes();
+        self.counts.holes -= holes;
+        let mostly_purged = span.was_purged && 2 * holes > span.bytes();
         let mut pages = memory.lock();
         if !self.hardened || unguard(memory, &mut pages, first, units) {
             match mostly_purged {

@@ -220,7 +220,7 @@ impl<O: Os> Engine<O> {
         let may_purge = {
             let mut pages = self.pages();
             pages.retention.charge_refilled(refilled_bytes);
-            pages.retention.may_purge(&self.os)
+            pages.retention.may_purge(now_ms)
         };
         if free_bytes <= claimed_bytes + BURST_FREE_BYTES_MIN || !may_purge {
             return;
@@ -330,7 +330,7 @@ impl<O: Os> Engine<O> {
         let has_scavenger = self.scavenger.exists();
         let surplus_units = {
             let mut pages = self.pages();
-            match within_free && !pages.retention.may_purge(&self.os) {
+            match within_free && !pages.retention.may_purge(self.os.now_ms()) {
                 true => 0,
                 false => pages.surplus(&self.os, has_scavenger).min(ROUND_UNITS_MAX),
             }

@@ -208,21 +208,20 @@ impl Retention {
             return (dirty > 0).then_some(0);
         }
         let (without_scavenger, spare) = (2 * slack(in_use), self.spare_units(in_use));
-        if !self.has_scavenger {
-            if dirty <= without_scavenger.min(spare) {
-                return None;
-            }
-            self.purges.earn(os.now_ms());
+        let slack = slack(self.peak_units);
+        let at_most = |max: usize| (dirty > max).then(|| max - (max / 2).min(slack / 2));
+        if self.has_scavenger {
+            return at_most(self.up_to_peak(counts).min(spare));
         }
-        let usual = self.usual_max(counts, without_scavenger);
-        let soft = usual.min(spare);
+        let soft = without_scavenger.min(spare);
         if dirty <= soft {
             return None;
         }
-        if self.has_scavenger || self.purges.is_overdrawn() || soft < usual {
-            return Some(soft - (soft / 2).min(slack(self.peak_units) / 2));
-        }
         let now_ms = os.now_ms();
+        self.purges.earn(now_ms);
+        if self.purges.is_overdrawn() || soft < without_scavenger {
+            return at_most(self.usual_max(counts, without_scavenger).min(spare));
+        }
         let last_ms = *self.last_purge_ms.get_or_insert(now_ms);
         let dirty_mib = ((dirty * UNIT) >> 20) as u64;
         let interval_ms = (PURGE_MIB_MS / dirty_mib.max(1)).min(REFAULT_MS);
@@ -259,8 +258,8 @@ impl Retention {
     }
 
     /// Whether memory may be purged where no scavenger runs: not while the budget is overdrawn.
-    pub fn may_purge(&mut self, os: &impl Os) -> bool {
-        self.purges.earn(os.now_ms());
+    pub fn may_purge(&mut self, now_ms: u64) -> bool {
+        self.purges.earn(now_ms);
         !self.purges.is_overdrawn()
     }
 
