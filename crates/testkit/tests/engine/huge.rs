@@ -220,6 +220,23 @@ fn units_without_free_pages_stay_in_one() {
     engine.check_with(&[kept, medium].concat());
 }
 
+/// The rest of a huge page and free memory behind it are one run.
+#[test]
+fn memory_that_joins_the_rest_of_one_is_used_again() {
+    let engine = engine(1);
+    fill(&engine, 21 * MIB, 1024);
+    let rest_bytes = engine.stats().dirty_bytes as usize;
+    let large = || fill(&engine, 8 * MIB, MIB);
+    free(&engine, large());
+    assert!(rest_bytes > 0 && engine.stats().dirty_bytes as usize >= 8 * MIB + rest_bytes);
+    let before = engine.stats();
+    let again = large();
+    assert_eq!(engine.stats().held_bytes, before.held_bytes);
+    assert_eq!(engine.stats().dirty_bytes as usize, rest_bytes);
+    assert_eq!(in_huge_pages(&engine, &again), 0);
+    engine.check();
+}
+
 #[test]
 fn large_blocks_do_not_grow_into_the_rest_of_one() {
     let engine = engine(1);

@@ -151,12 +151,12 @@ impl<O: Os> Pages<'_, O> {
     fn take_for_huge_page(&mut self) -> Option<UnitIndex> {
         let length = Units::new(HUGE_UNITS)?;
         if let Some(run) = run_with_place(self.region, &self.heap.clean) {
-            return Some(self.cut(run, length, HUGE_UNITS)?.first);
+            return Some(self.cut(run, run, length, HUGE_UNITS)?.first);
         }
         if let Some(run) = run_with_place(self.region, &self.heap.unmapped) {
             let first = self.region.align_unit(run, HUGE_UNITS)?;
             let run = self.map_again(run, first, first + HUGE_UNITS).ok()?;
-            return Some(self.cut(run, length, HUGE_UNITS)?.first);
+            return Some(self.cut(run, run, length, HUGE_UNITS)?.first);
         }
         // Much free memory in short runs is filled first: else it would never be used.
         if self.heap.counts.clean + self.heap.counts.unmapped > CLEAN_UNITS_KEPT {
@@ -181,9 +181,10 @@ impl<O: Os> Pages<'_, O> {
             return false;
         }
         let padded_units = units.get().saturating_add(align.get() - 1);
+        // The rest of a new huge page is as good as taken: behind it, the heap grows by another.
+        let will_grow = self.best_dirty(Touch::Unknown, padded_units).is_none();
         let heap = &mut *self.heap;
-        heap.dirty.best_fit(self.region, padded_units).is_none()
-            && heap.retention.take_due_reclaim(&heap.counts, units.get())
+        will_grow && heap.retention.take_due_reclaim(&heap.counts, units.get())
     }
 
     /// Where no dirty run is long enough: takes the longest one and the memory after it, if that is
@@ -273,14 +274,17 @@ impl<O: Os> Pages<'_, O> {
         if dirty.is_none() && !self.admit(units) {
             return None;
         }
-        if let Some(first) = dirty.or_else(|| self.heap.clean.best_fit(self.region, padded_units)) {
-            return self.cut(first, length, align);
+        if let Some((first, from)) = dirty {
+            return self.cut(first, from, length, align);
+        }
+        if let Some(first) = self.heap.clean.best_fit(self.region, padded_units) {
+            return self.cut(first, first, length, align);
         }
         while let Some(first) = self.heap.unmapped.best_fit(self.region, padded_units) {
             let start = self.region.align_unit(first, align)?;
             let end = UnitRange::new(start, length)?.end();
             match self.map_again(first, start, end) {
-                Ok(first) => return self.cut(first, length, align),
+                Ok(first) => return self.cut(first, first, length, align),
                 // Perhaps the process may not make more mappings. The last one can still grow.
                 Err(Refusal::Memory) => break,
                 Err(Refusal::Addresses) => {}
@@ -302,15 +306,22 @@ impl<O: Os> Pages<'_, O> {
         self.heap.counts.dirty <= keep
     }
 
-    /// The shortest dirty run that holds `units` units, lowest address first, without those that
-    /// are only for runs that are touched whole.
-    pub(super) fn best_dirty(&self, touch: Touch, units: u32) -> Option<UnitIndex> {
+    /// Where `units` units are dirty: in the shortest run that holds them, lowest address first.
+    /// Not in units that are only for runs that are touched whole, but behind them. Returns the
+    /// first unit of the run, and the unit from which on they may be taken.
+    pub(super) fn best_dirty(&self, touch: Touch, units: u32) -> Option<(UnitIndex, UnitIndex)> {
         let first = self.heap.dirty.best_fit(self.region, units)?;
         if self.heap.huge.allows(touch, first..first + units) {
-            return Some(first);
+            return Some((first, first));
+        }
+        // SAFETY: the run is in a tree, so its record is current.
+        let end = first + unsafe { (*self.region.run(first)).units };
+        let behind = self.heap.huge.untouched.end;
+        if end >= behind && end - behind >= units {
+            return Some((first, behind));
         }
         // No second run has units of the same huge page.
-        self.heap.dirty.next(self.region, first)
+        self.heap.dirty.next(self.region, first).map(|next| (next, next))
     }
 
     /// Takes units that were never used. `None` if memory or addresses are exhausted.
@@ -340,11 +351,18 @@ impl<O: Os> Pages<'_, O> {
         None
     }
 
-    /// Hands out units of the free run at `first`, which is long enough for them at any alignment.
-    fn cut(&mut self, first: UnitIndex, length: Units, align: u32) -> Option<Granted> {
+    /// Hands out units of the free run at `first`. From unit `from` on, it is long enough for them
+    /// at any alignment.
+    fn cut(
+        &mut self,
+        first: UnitIndex,
+        from: UnitIndex,
+        length: Units,
+        align: u32,
+    ) -> Option<Granted> {
         // SAFETY: the run is in a tree, so its record is current.
         let run = unsafe { *self.region.run(first) };
-        let start = self.region.align_unit(first, align)?;
+        let start = self.region.align_unit(from, align)?;
         let (end, units) = (UnitRange::new(start, length)?.end(), length.get());
         self.carve(first, start..end);
         let zeroed = run.state == RunState::Clean;
