@@ -154,6 +154,22 @@ fn spans_of_a_size_that_is_asked_for_stay_as_they_are() {
     engine.check();
 }
 
+/// As where a program goes on with larger blocks, and a few of the old size among them.
+#[test]
+fn but_not_where_most_of_the_memory_of_spans_is_free() {
+    let engine = engine_that_keeps(8, 0, SIZE);
+    let mut before = engine.stats().dug_bytes as usize;
+    for _ in 0..4 {
+        // More blocks than the cache has.
+        assert!((0..128).all(|_| !engine.alloc(SIZE).is_null()));
+        assert!(!engine.alloc(MIB).is_null());
+        let dug = engine.stats().dug_bytes as usize;
+        assert!((MIB..MIB + SPAN).contains(&(dug - before)), "{} bytes", dug - before);
+        before = dug;
+    }
+    engine.check();
+}
+
 /// Other blocks keep the spans in use, so emptying the stack would gain nothing.
 #[test]
 fn the_stack_of_a_size_that_is_in_use_keeps_what_it_has() {

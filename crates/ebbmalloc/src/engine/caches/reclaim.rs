@@ -8,9 +8,9 @@
 //!   the class's spans may be larger than all memory in use. So where most of the resident memory
 //!   of spans is free, reclaim empties caches before more memory becomes resident. Otherwise, if
 //!   that may free enough, it empties stacks that hold most of the blocks of their class.
-//! - Blocks in use: reclaim purges OS pages without such blocks, in spans of classes that have had
-//!   no refill since the last reclaim. It purges at most as much as is about to become resident,
-//!   with bounds.
+//! - Blocks in use: reclaim purges OS pages without such blocks, in spans that are mostly free. It
+//!   purges at most as much as is about to become resident, with bounds. Where most of the memory
+//!   of spans is in use, it leaves classes alone that have had a refill since the last reclaim.
 //!
 //! With several threads (decisions/0032), reclaim empties only the calling thread's cache, the
 //! caches of ended threads, and slabs with a lock: transfer caches and shared caches. Stacks in
@@ -51,11 +51,11 @@ impl<O: Os> Engine<O> {
     }
 
     /// Empties caches if the spans have more free resident bytes than claimed ones, and at least
-    /// `needed_bytes`.
+    /// `needed_bytes`. Then purges free pages in spans of the mostly free classes.
     ///
     /// Otherwise, if the mostly free classes together have enough free bytes: empties their stacks
-    /// where caches hold at least half of the claimed blocks of a class. Of those that are
-    /// abandoned, it then purges free pages of spans.
+    /// where caches hold at least half of the claimed blocks of a class. Then it does that only in
+    /// classes that are abandoned.
     #[cold]
     fn reclaim(&self, needed_bytes: usize) {
         let (mut free_bytes, mut claimed_bytes, mut mostly_free_bytes) = (0, 0, 0);
@@ -77,26 +77,29 @@ impl<O: Os> Engine<O> {
         let in_use_bytes = self.pages.lock().counts.in_use * UNIT;
         let worth_bytes = needed_bytes.max(in_use_bytes / RECLAIM_WORTH_DIVISOR);
         let mut purged_bytes = 0;
-        if free_bytes > claimed_bytes && free_bytes >= needed_bytes {
+        let spans_are_mostly_free = free_bytes > claimed_bytes && free_bytes >= needed_bytes;
+        if spans_are_mostly_free {
             self.try_drain(DrainScope::All);
         } else if mostly_free_bytes < worth_bytes {
             return;
-        } else {
-            if let Some(chosen) = self.classes_held_by_caches(&classes, worth_bytes) {
-                self.try_drain(DrainScope::Classes(chosen));
-            }
-            let max_bytes =
-                (in_use_bytes / RECLAIM_DIVISOR).max(needed_bytes).min(RECLAIM_PURGE_BYTES_MAX);
-            for class in SizeClass::all().filter(|class| classes[class.index()].is_abandoned) {
-                let mut spans = self.centrals[class.index()].spans().lock();
-                purged_bytes += spans.purge_free_pages_up_to(
-                    &self.memory(),
-                    class,
-                    max_bytes.saturating_sub(purged_bytes),
-                );
-            }
-            self.counters.count_page_purges(purged_bytes);
+        } else if let Some(chosen) = self.classes_held_by_caches(&classes, worth_bytes) {
+            self.try_drain(DrainScope::Classes(chosen));
         }
+        let max_bytes =
+            (in_use_bytes / RECLAIM_DIVISOR).max(needed_bytes).min(RECLAIM_PURGE_BYTES_MAX);
+        let may_go = |class: &SizeClass| {
+            let MostlyFree { free_bytes, is_abandoned, .. } = classes[class.index()];
+            free_bytes > 0 && (spans_are_mostly_free || is_abandoned)
+        };
+        for class in SizeClass::all().filter(may_go) {
+            let mut spans = self.centrals[class.index()].spans().lock();
+            purged_bytes += spans.purge_free_pages_up_to(
+                &self.memory(),
+                class,
+                max_bytes.saturating_sub(purged_bytes),
+            );
+        }
+        self.counters.count_page_purges(purged_bytes);
         // Without a purge the next reclaim may wait, also where the caches had nothing to give.
         // After one it may not: each purges only a part.
         if purged_bytes == 0 {
