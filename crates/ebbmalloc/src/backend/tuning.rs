@@ -37,6 +37,10 @@ tunables! {
     /// Units that the region first skips at a foreign mapping. Each further try doubles it, since
     /// the mapping may be longer.
     SKIP_UNITS_MIN: usize = mib(16), "units", 31;
+    /// Free runs age in steps of this much freed memory.
+    AGE_UNITS: u32 = mib(1) as u32, "units", 3;
+    /// Runs that a purge looks at, from the longest on, for an old one.
+    RUNS_AGED_MAX: usize = 32, "runs", 3;
     /// How often the skip may double.
     SKIPS_MAX: u32 = 20, "times", 31;
     /// From this length on, a free run's entries of the span table are purged with it: they are by

@@ -2,17 +2,15 @@
 //! heap grows, what is purged and unmapped.
 
 use core::num::NonZeroUsize;
-use core::ops::Range;
 
 use super::{Granted, Memory, PageHeap, Pages};
 use crate::backend::huge_pages::{self, Touch};
 use crate::backend::region::Region;
 use crate::backend::retention::PageCounts;
-use crate::backend::run::{Run, RunState};
+use crate::backend::run::RunState;
 use crate::backend::run_tree::RunTree;
 use crate::backend::tuning::{
-    CLEAN_UNITS_KEPT, HUGE_UNITS, REFUSED_PURGES_MAX, SKIP_UNITS_MIN, SKIPS_MAX, UNMAP_UNITS_MIN,
-    UNMAPPED_RUNS_MAX,
+    CLEAN_UNITS_KEPT, HUGE_UNITS, SKIP_UNITS_MIN, SKIPS_MAX, UNMAP_UNITS_MIN,
 };
 use crate::backend::units::{UnitIndex, UnitRange, Units};
 use crate::platform::os::{Os, Refusal};
@@ -34,16 +32,6 @@ impl PageHeap {
     pub(super) fn count_use(&mut self, units: u32) {
         self.counts.in_use += units as usize;
         self.retention.record_counts(&self.counts);
-    }
-
-    /// The tree of the free runs of this state.
-    fn tree(&mut self, state: RunState) -> &mut RunTree {
-        match state {
-            RunState::Dirty => &mut self.dirty,
-            RunState::Clean => &mut self.clean,
-            RunState::Unmapped => &mut self.unmapped,
-            RunState::InUse | RunState::Foreign => unreachable!("no free run"),
-        }
     }
 }
 
@@ -99,23 +87,6 @@ impl<O: Os> Pages<'_, O> {
             self.make_room();
             self.take(touch, units, align)
         })
-    }
-
-    /// Purges and unmaps all free memory, as far as the kernel lets. Dirty and clean neighbours
-    /// join then. And free address space may be what a limit of the process lacks.
-    pub fn make_room(&mut self) {
-        self.purge(0);
-        self.unmap(0);
-    }
-
-    /// Purges free memory, if too much is resident now that `units` units became so.
-    pub(super) fn purge_after_growth(&mut self, units: u32) {
-        let heap = &mut *self.heap;
-        if units > 0
-            && let Some(keep) = heap.retention.after_growth(&heap.counts, units)
-        {
-            self.purge(keep);
-        }
     }
 
     /// If the heap must grow for a run that is soon touched whole: makes the run's surroundings
@@ -242,7 +213,7 @@ impl<O: Os> Pages<'_, O> {
             self.mark_in_use(at, taken);
             self.heap.huge.take(at..at + taken);
             if taken < run.units {
-                self.insert(end, run.units - taken, run.state);
+                self.insert_aged(end, run.units - taken, run.state, run.asked_high);
             }
             at += run.units;
         }
@@ -374,66 +345,6 @@ impl<O: Os> Pages<'_, O> {
 }
 
 impl<O: Os> Pages<'_, O> {
-    /// Takes a part out of the free run at `first`, and marks it as in use. What lies before and
-    /// behind it stays free.
-    pub(super) fn carve(&mut self, first: UnitIndex, part: Range<UnitIndex>) {
-        // SAFETY: the run is in a tree, so its record is current.
-        let Run { state, units, .. } = unsafe { *self.region.run(first) };
-        let end = first + units;
-        self.remove(first);
-        self.mark_in_use(part.start, part.end - part.start);
-        self.heap.huge.take(part.clone());
-        if first < part.start {
-            self.insert(first, part.start - first, state);
-        }
-        if part.end < end {
-            self.insert(part.end, end - part.end, state);
-        }
-    }
-
-    /// Adds a free run, and joins it with its neighbours of the same state. The neighbours' records
-    /// must be current: mark a run in use before inserting the rest of its units. Returns where the
-    /// joined run begins.
-    fn insert(&mut self, mut first: UnitIndex, mut units: u32, state: RunState) -> UnitIndex {
-        if first > 1 {
-            // SAFETY: the unit before was handed out once, so it is committed.
-            let before = unsafe { *self.region.run(first - 1) };
-            if before.state == state {
-                first -= before.units;
-                units += before.units;
-                self.remove(first);
-            }
-        }
-        let next = first + units;
-        if next < self.heap.frontier {
-            // SAFETY: the unit is below the frontier, hence committed.
-            let after = unsafe { *self.region.run(next) };
-            if after.state == state {
-                self.remove(next);
-                units += after.units;
-            }
-        }
-        let run = Run { state, units, ..Run::default() };
-        // SAFETY: the units are committed, and the lock of the page heap guards their records.
-        unsafe { self.region.set_run(first, run) };
-        self.heap.counts.add(state, units);
-        self.heap.tree(state).insert(self.region, first);
-        first
-    }
-
-    fn remove(&mut self, first: UnitIndex) {
-        // SAFETY: the run is free, so its record is current.
-        let run = unsafe { *self.region.run(first) };
-        self.heap.counts.remove(run.state, run.units);
-        self.heap.tree(run.state).remove(self.region, first);
-    }
-
-    pub(super) fn mark_in_use(&mut self, first: UnitIndex, units: u32) {
-        let run = Run { state: RunState::InUse, units, ..Run::default() };
-        // SAFETY: the units are committed, and the lock of the page heap guards their records.
-        unsafe { self.region.set_run(first, run) };
-    }
-
     /// Frees a run that is not resident, as clean or unmapped. `was_purged`: it was resident until
     /// a moment ago.
     pub fn free_as(&mut self, first: UnitIndex, units: u32, state: RunState, was_purged: bool) {
@@ -496,100 +407,10 @@ impl<O: Os> Pages<'_, O> {
     pub fn free(&mut self, first: UnitIndex, units: u32) {
         self.clear_note(first);
         self.heap.counts.in_use -= units as usize;
+        self.heap.count_freed(units);
         let first = self.insert(first, units, RunState::Dirty);
         self.list_gap_before(first);
         self.purge_after_free();
-    }
-
-    fn purge_after_free(&mut self) {
-        let heap = &mut *self.heap;
-        if let Some(keep) = heap.retention.after_free(self.os, &heap.counts) {
-            self.purge(keep);
-        }
-    }
-
-    /// Purges dirty runs, longest first, until at most `keep` units are dirty. Leaves out runs that
-    /// the kernel refuses to purge, up to a number.
-    #[inline(never)]
-    pub fn purge(&mut self, keep: usize) {
-        let mut refused = [(0, 0); REFUSED_PURGES_MAX];
-        let (mut refusals, mut refused_units) = (0, 0);
-        while self.heap.counts.dirty + refused_units > keep && refusals < REFUSED_PURGES_MAX {
-            let Some((first, units)) = self.heap.dirty.longest(self.region) else {
-                break;
-            };
-            let excess = self.heap.counts.dirty + refused_units - keep;
-            let excess = excess.min(units as usize) as u32;
-            let range = self.heap.huge.part_to_purge(self.region, first..first + units, excess);
-            let (start, excess) = (range.start, range.end - range.start);
-            self.carve(first, range.clone());
-            // Where pages have moved, unmap instead of purging. So the number of such mappings
-            // follows the number of live blocks.
-            // SAFETY: the run is free and out of the trees, so no thread uses it.
-            let unmapped = self.heap.counts.unmapped_runs < UNMAPPED_RUNS_MAX
-                && self.heap.mappings.has_moved(self.region, range.clone())
-                && unsafe { self.region.unmap(self.os, start, excess) };
-            // SAFETY: the run is free and out of the trees, so no thread uses it.
-            if !unmapped
-                && !unsafe { self.os.purge(self.region.address(start), excess as usize * UNIT) }
-            {
-                // Kernels before Linux 5.18 refuse it for locked memory, all where the program
-                // unmapped a part. Other runs may go, so the whole run leaves the tree until then.
-                let first = self.insert(start, excess, RunState::Dirty);
-                self.carve(first, first..first + units);
-                refused[refusals] = (first, units);
-                (refusals, refused_units) = (refusals + 1, refused_units + units as usize);
-                continue;
-            }
-            self.region.purge_spans(self.os, start, excess);
-            huge_pages::break_in(self.region, &mut self.heap.counts, range.clone());
-            self.heap.counts.purged += excess as usize;
-            self.heap.counts.purges += 1;
-            self.heap.retention.count_purged(self.os.now_ms(), excess);
-            if unmapped {
-                self.record_mapping(range, false);
-            }
-            let state = if unmapped { RunState::Unmapped } else { RunState::Clean };
-            self.insert(start, excess, state);
-        }
-        for &(first, units) in &refused[..refusals] {
-            self.insert(first, units, RunState::Dirty);
-        }
-        let heap = &mut *self.heap;
-        heap.retention.record_counts(&heap.counts);
-        self.unmap_surplus();
-    }
-
-    /// Unmaps clean runs if more than [`CLEAN_UNITS_KEPT`] units are clean.
-    fn unmap_surplus(&mut self) {
-        if self.heap.counts.clean > CLEAN_UNITS_KEPT {
-            self.unmap(CLEAN_UNITS_KEPT / 2);
-        }
-    }
-
-    /// Unmaps clean runs, longest first, until at most `keep` units are clean or the longest run is
-    /// too short. If `keep` is 0, no run is: memory is short, and neighbours must join.
-    #[inline(never)]
-    fn unmap(&mut self, keep: usize) {
-        while self.heap.counts.clean > keep && self.heap.counts.unmapped_runs < UNMAPPED_RUNS_MAX {
-            let Some((first, units)) = self.heap.clean.longest(self.region) else {
-                break;
-            };
-            let excess = (self.heap.counts.clean - keep).min(units as usize) as u32;
-            let excess = if keep == 0 { units } else { excess.max(UNMAP_UNITS_MIN) };
-            if excess > units {
-                break;
-            }
-            let start = first + (units - excess);
-            self.carve(first, start..start + excess);
-            // SAFETY: the run is free and out of the trees, so no thread uses it.
-            if !unsafe { self.region.unmap(self.os, start, excess) } {
-                self.insert(start, excess, RunState::Clean);
-                break;
-            }
-            self.record_mapping(start..start + excess, false);
-            self.insert(start, excess, RunState::Unmapped);
-        }
     }
 
     /// Maps the units from `start` to `end` of the unmapped run at `first` again, and a few more if

@@ -9,6 +9,8 @@
 // Lowest first: each uses only modules above it in this list, and this file.
 mod runs;
 mod gaps;
+mod free_runs;
+mod purge;
 mod alloc;
 mod large;
 mod medium;
@@ -45,6 +47,8 @@ pub(crate) struct PageHeap {
     unmapped: RunTree,
     /// The unit after the last that was ever used or given up; 0 before any was.
     frontier: UnitIndex,
+    /// Units freed since the start: the clock by which free runs age.
+    freed_units: u32,
     /// Gaps of free pages, for medium blocks.
     gaps: GapLists,
     /// The pages after the medium blocks that were freed last, newest first.
@@ -68,6 +72,7 @@ impl PageHeap {
             clean: RunTree::new(),
             unmapped: RunTree::new(),
             frontier: 0,
+            freed_units: 0,
             gaps: GapLists::new(),
             freed_ends: [0; FREED_ENDS],
             limit: None,

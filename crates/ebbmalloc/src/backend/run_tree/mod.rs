@@ -63,6 +63,22 @@ impl RunTree {
         (best != 0).then_some(best)
     }
 
+    /// The run in order before the one at `at`, which is in the tree.
+    pub fn before(&self, region: &Region, at: UnitIndex) -> Option<UnitIndex> {
+        let to = key(region, at);
+        let (mut at, mut best) = (self.root, 0);
+        while at != 0 {
+            let run = node(region, at);
+            if (run.units, at) < to {
+                best = at;
+                at = run.right;
+            } else {
+                at = run.left;
+            }
+        }
+        (best != 0).then_some(best)
+    }
+
     /// The longest run and its length in units, the highest among equals.
     pub fn longest(&self, region: &Region) -> Option<(UnitIndex, u32)> {
         let mut at = self.root;
