@@ -3,11 +3,8 @@
 # also: harden
 # version: php --version
 # when: long
-# note: with `-n` only: with modules, Debian's PHP crashes at start on every preloaded allocator
 . "$(dirname "$0")/on.sh"
 
-# Debian's PHP loads modules with RTLD_DEEPBIND, so they call glibc's free on blocks of another
-# allocator. It crashes the same way on jemalloc and mimalloc.
 cat > script.php <<'PHP'
 <?php
 $counts = [];
@@ -44,5 +41,6 @@ echo gc_collect_cycles() > 0 ? "collected" : "nothing", "\n";
 $packed = gzcompress(str_repeat($text, 3));
 echo strlen(gzuncompress($packed)), " ", strlen(serialize(unserialize(serialize($counts)))), "\n";
 PHP
+on php script.php
+USE_ZEND_ALLOC=0 on php script.php
 on php -n script.php
-USE_ZEND_ALLOC=0 on php -n script.php

@@ -11,7 +11,7 @@ use std::process::Command;
 
 /// Writes `object`: the parts of the archive that the exports of `shared` need.
 pub fn make(archive: &Path, shared: &Path, object: &Path) -> Result<()> {
-    let names = exported(shared)?;
+    let names = exported_by_both(shared)?;
     ensure!(names.contains("malloc"), "{} exports no malloc", shared.display());
     make_with(archive, &names, object)
 }
@@ -68,6 +68,16 @@ pub fn archive(object: &Path, archive: &Path) -> Result<()> {
     // `D` makes the bytes the same each time.
     output(Command::new("ar").arg("rcsD").arg(archive).arg(object))?;
     Ok(())
+}
+
+/// What only the shared library defines: `crates/capi/src/deep_binding.rs`.
+const ONLY_SHARED: &str = "dlopen";
+
+/// Returns the functions that a shared library exports, as far as the static one has them.
+pub fn exported_by_both(shared: &Path) -> Result<BTreeSet<String>> {
+    let mut names = exported(shared)?;
+    names.remove(ONLY_SHARED);
+    Ok(names)
 }
 
 /// Returns the functions that a shared library exports.

@@ -59,7 +59,7 @@ pub fn build(root: &Path, release: &Path, shared: &Path, work: &Path) -> Result<
     cargo::build_packages(root, &packages)?;
     fs::create_dir_all(work).with_context(|| format!("cannot create {}", work.display()))?;
 
-    let exported = object::exported(shared)?;
+    let exported = object::exported_by_both(shared)?;
     let archive = release.join("libebbmalloc.a");
     let mut beside = object::defined(&archive)?;
     beside.retain(|name| BESIDE.iter().any(|start| name.starts_with(start)));

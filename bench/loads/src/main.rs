@@ -7,6 +7,7 @@
 mod block;
 mod crew;
 mod idle;
+mod lot;
 mod mixed;
 mod phases;
 mod replace;
@@ -38,6 +39,8 @@ enum Load {
     Phases(phases::Args),
     #[command(flatten)]
     Threads(threads::Load),
+    /// Stages of work drawn by lot
+    Lot(lot::Args),
     /// A load, and then nothing: memory over time
     Idle(idle::Args),
 }
@@ -51,6 +54,7 @@ fn main() -> anyhow::Result<()> {
         Load::Tables => tables::run()?,
         Load::Phases(args) => phases::run(&args),
         Load::Threads(load) => threads::run(&load)?,
+        Load::Lot(args) => lot::run(&args),
         Load::Idle(args) => idle::run(&args),
     };
     report.print();

@@ -20,6 +20,7 @@ use crate::progress::Progress;
 use crate::report;
 use crate::results::{Failure, Results};
 use crate::workloads::drawn::{self, Draw};
+use crate::workloads::lots;
 
 // The last value of an option counts: `cargo xtask bench` gives `--library` and `--out` first.
 #[derive(clap::Args)]
@@ -38,7 +39,7 @@ pub struct Options {
     /// `python,threads/larson`
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     only: Vec<String>,
-    /// Also measure N programs that are drawn by lot: the group `drawn`
+    /// Also measure N programs and N loads that are drawn by lot: the groups `drawn` and `lots`
     #[arg(long, value_name = "N", default_value_t = 0)]
     draw: usize,
     /// Repeats a draw [default: from the time; with --resume that of the interrupted run]
@@ -197,7 +198,7 @@ fn draw(options: &Options) -> Result<Draw> {
         None => now()?,
     };
     if count > 0 {
-        eprintln!("drawing {count} programs; --seed {seed} draws the same again");
+        eprintln!("drawing {count} programs and loads; --seed {seed} draws the same again");
     }
     Ok(Draw { count, seed, only })
 }
@@ -218,7 +219,7 @@ fn conditions(plan: &Plan, kit: &Kit, rounds: u32, quick: bool) -> Result<Condit
     let drawn = Drawn {
         count: kit.draw.count,
         seed: kit.draw.seed,
-        cases: drawn.filter(|name| group_of(name) == drawn::GROUP).collect(),
+        cases: drawn.filter(|name| [drawn::GROUP, lots::GROUP].contains(&group_of(name))).collect(),
     };
     Ok(Conditions {
         machine: machine::describe(),

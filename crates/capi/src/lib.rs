@@ -4,6 +4,10 @@
 
 #![no_std]
 
+// musl's `dlopen` ignores the flag.
+#[cfg(target_env = "gnu")]
+mod deep_binding;
+
 /// Defines an exported symbol that jumps to a function. The definition also gets a hidden name,
 /// with the prefix `ebb_own`, which no program can replace.
 macro_rules! export {

@@ -6,6 +6,7 @@ mod built_in;
 mod compile;
 pub mod drawn;
 mod idle;
+pub mod lots;
 mod python;
 mod redis;
 mod threads;
@@ -62,6 +63,11 @@ pub const GROUPS: &[Group] = &[
         name: drawn::GROUP,
         about: "programs drawn by lot (--draw N), or asked for (--only drawn/NAME)",
         cases: drawn::cases,
+    },
+    Group {
+        name: lots::GROUP,
+        about: "loads drawn by lot (--draw N), or asked for (--only lots/NUMBER)",
+        cases: lots::cases,
     },
 ];
 

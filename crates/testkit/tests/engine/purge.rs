@@ -613,3 +613,26 @@ fn zeros_where_nothing_was_used_are_not_written() {
     // SAFETY: a live block, freed once.
     unsafe { engine.free(block) }
 }
+
+/// Else a purge would take the long run, which is about to be used again, and the gaps would stay.
+#[test]
+fn gaps_that_stay_unused_go_before_what_was_just_freed() {
+    let engine = Engine::new(FakeOs::default().cpus(1).still().space(192 * MIB));
+    // Gaps of 1 MiB, each between blocks that stay.
+    let blocks: Vec<_> = (0..56).map(|_| used(&engine, 1)).collect();
+    let free = |blocks: &[*mut u8]| {
+        // SAFETY: live blocks, each freed once.
+        blocks.iter().for_each(|&block| unsafe { engine.free(block) })
+    };
+    let gaps: Vec<_> = blocks.iter().copied().step_by(2).collect();
+    free(&gaps);
+    let turn = || {
+        let before = engine.stats().purged_bytes;
+        free(&[(); 7].map(|()| used(&engine, 4)));
+        (engine.stats().purged_bytes - before) as usize / MIB
+    };
+    let first: usize = (0..6).map(|_| turn()).sum();
+    assert!(first >= 24, "{first} MiB purged at first");
+    assert_eq!((0..6).map(|_| turn()).sum::<usize>(), 0);
+    engine.check();
+}

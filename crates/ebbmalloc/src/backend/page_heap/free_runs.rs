@@ -60,8 +60,8 @@ impl<O: Os> Pages<'_, O> {
         }
     }
 
-    /// Adds a run that becomes free now, and joins it with its neighbours of the same state. Returns
-    /// where the joined run begins.
+    /// Adds a run that becomes free now, and joins it with its neighbours of the same state.
+    /// Returns where the joined run begins.
     pub(super) fn insert(&mut self, first: UnitIndex, units: u32, state: RunState) -> UnitIndex {
         self.insert_aged(first, units, state, self.heap.freed_now())
     }

@@ -10,13 +10,15 @@ use crate::platform::arch::weak;
 use crate::platform::errno::keeping_errno;
 
 type Find = unsafe extern "C" fn(*const c_void, *mut libc::Dl_info) -> c_int;
+type FindByName = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
 type Open = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
 
 /// Called as the file's constructors run. Opens the file once more, so that dlclose(3) does not
 /// unload it. (musl unloads none.)
 pub(crate) fn stay_loaded() {
-    let [glibc, find, open] = [weak!("gnu_get_libc_version"), weak!("dladdr"), weak!("dlopen")];
-    if [glibc, find, open].iter().any(|function| function.is_null()) || !may_be_unloaded() {
+    // Not dlopen(3) itself, which libebbmalloc.so defines.
+    let [glibc, find, by_name] = [weak!("gnu_get_libc_version"), weak!("dladdr"), weak!("dlsym")];
+    if [glibc, find, by_name].iter().any(|function| function.is_null()) || !may_be_unloaded() {
         return;
     }
     let mut found = MaybeUninit::<libc::Dl_info>::zeroed();
@@ -24,7 +26,12 @@ pub(crate) fn stay_loaded() {
     // dladdr(3) fills the struct, for which zeros will do. The name lives as long as the file.
     keeping_errno(|| unsafe {
         let find = mem::transmute::<*const u8, Find>(find);
-        let open = mem::transmute::<*const u8, Open>(open);
+        let by_name = mem::transmute::<*const u8, FindByName>(by_name);
+        let open = by_name(libc::RTLD_DEFAULT, c"dlopen".as_ptr());
+        if open.is_null() {
+            return;
+        }
+        let open = mem::transmute::<*mut c_void, Open>(open);
         if find(stay_loaded as *const c_void, found.as_mut_ptr()) != 0 {
             let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE;
             open(found.assume_init().dli_fname, flags);
