@@ -115,6 +115,7 @@ const ORDERS: [Order; 7] = [
 fn draw_stages(rng: &mut Rng) -> Vec<Stage> {
     let threads = [0, 0, 1, 2, 4, 8][rng.usize(..6)];
     let live_bytes = (1 << 20) << rng.u32(..8);
+    let count = rng.usize(1..6);
     let draw = |_| {
         let sizes = Sizes::draw(rng);
         let mean = sizes.mean();
@@ -132,7 +133,6 @@ fn draw_stages(rng: &mut Rng) -> Vec<Stage> {
             sizes,
         }
     };
-    let count = rng.usize(1..6);
     (0..count).map(draw).collect()
 }
 

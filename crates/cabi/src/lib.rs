@@ -28,6 +28,7 @@ mod malloc;
 mod profile;
 mod report;
 
+pub use engine::internals::next_function;
 pub use report::Cut;
 
 /// Defines C functions under their libc name, and under that name with the prefix `ebb_`.

@@ -2,12 +2,11 @@
 //!
 //! A module opened with that flag finds the functions of its own libraries before the program's. So
 //! it calls the C library's `free`, with blocks that the program has from the `malloc` preloaded
-//! here. PHP opens its modules so, and ended at its start, with this library as with all that
-//! replace `malloc`. glibc does not let a library change what such a module finds: but without the
-//! flag, it finds what the program does.
+//! here. PHP opens its modules so, and crashed at its start, with this library as with all that
+//! replace `malloc`. Without the flag, a module finds what the program does.
 //!
-//! The real `dlopen` looks at its return address: what it opens is searched for where the caller's
-//! object says. So a jump goes on to it, not a call.
+//! The real `dlopen` uses its return address to choose the caller's RUNPATH and namespace. So a
+//! jump goes on to it, not a call.
 
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -15,20 +14,18 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 /// The next `dlopen` behind this library's, once it was looked up.
 static NEXT: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Looks the next `dlopen` up. With a glibc before 2.34, a program may have none.
+/// Looks the next `dlopen` up.
 extern "C" fn look_up() -> *mut c_void {
-    unsafe extern "C" {
-        fn dlsym(handle: *mut c_void, symbol: *const core::ffi::c_char) -> *mut c_void;
-    }
-    extern "C" fn none() -> *mut c_void {
+    extern "C" fn refuse() -> *mut c_void {
         core::ptr::null_mut()
     }
-    const RTLD_NEXT: *mut c_void = core::ptr::without_provenance_mut(usize::MAX);
-    // SAFETY: it takes any handle of its own, and a string that ends with zero.
-    let found = unsafe { dlsym(RTLD_NEXT, c"dlopen".as_ptr()) };
-    let next = if found.is_null() { none as *const () as *mut c_void } else { found };
-    NEXT.store(next, Ordering::Relaxed);
-    next
+    match cabi::next_function(c"dlopen") {
+        Some(next) => {
+            NEXT.store(next.as_ptr(), Ordering::Relaxed);
+            next.as_ptr()
+        }
+        None => refuse as *const () as *mut c_void,
+    }
 }
 
 /// As `dlopen` of the C library, without `RTLD_DEEPBIND` (8).

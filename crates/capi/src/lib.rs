@@ -5,7 +5,7 @@
 #![no_std]
 
 // musl's `dlopen` ignores the flag.
-#[cfg(target_env = "gnu")]
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod deep_binding;
 
 /// Defines an exported symbol that jumps to a function. The definition also gets a hidden name,

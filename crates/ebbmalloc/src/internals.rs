@@ -20,7 +20,9 @@ pub use crate::platform::os::{
     Process, Refusal, RseqArea, Symbol, ThreadWords, Usage, WakeFlag, Writer,
 };
 #[cfg(all(target_os = "linux", not(ebbmalloc_posix)))]
-pub use crate::platform::os::{Native as Linux, has_malloc_of_others, note_environment};
+pub use crate::platform::os::{
+    Native as Linux, has_malloc_of_others, next_function, note_environment,
+};
 pub use crate::size_class::{MIN_ALIGN, SMALL_MAX, UNIT, class_bytes, span_units};
 #[cfg(not(loom))]
 pub use crate::telemetry::beacon::{Beacon, OtherVersion};

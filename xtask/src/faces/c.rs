@@ -367,13 +367,12 @@ fn header(prefix: &Path) -> Result<()> {
 /// replaced any of these by one that allocates. So the engine calls none of them in set-up or with
 /// a lock held (`docs/decisions/0034-libraries-in-between.md`). A new one must be examined, and
 /// gets a place in `tests/c/interposers.c`, and in `zig/without_libc.zig`.
-const IMPORTS: [&str; 23] = [
+const IMPORTS: [&str; 22] = [
     "__cxa_atexit",
     "__errno_location",
     "__libc_stack_end",
     "__register_atfork",
     "bzero",
-    "dlopen",
     "environ",
     "fwrite",
     "getauxval",

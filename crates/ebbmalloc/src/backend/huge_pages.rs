@@ -164,8 +164,9 @@ impl HugePages {
     }
 }
 
+/// An empty range overlaps none.
 fn overlap(one: &Range<UnitIndex>, other: &Range<UnitIndex>) -> bool {
-    one.start < other.end && other.start < one.end
+    one.start.max(other.start) < one.end.min(other.end)
 }
 
 /// Records whether a huge page begins at this unit. The caller holds the lock of the page heap.
@@ -268,6 +269,15 @@ mod tests {
             assert!(few.contains(&huge.totals.pages), "{} of {most}", huge.totals.pages);
             assert_eq!(huge.totals.pages == 4000, cheap);
         }
+    }
+
+    #[test]
+    fn one_that_is_used_up_keeps_no_run_back() {
+        let mut huge = pages(HugeChoice::Auto);
+        huge.untouched = 32..64;
+        assert!(!huge.allows(Touch::Unknown, 60..70) && huge.allows(Touch::Unknown, 64..70));
+        huge.take(32..64);
+        assert!(huge.allows(Touch::Unknown, 60..70));
     }
 
     #[test]

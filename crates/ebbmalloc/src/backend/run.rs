@@ -9,7 +9,7 @@ pub struct Run {
     pub(crate) state: RunState,
     pub(crate) flags: UnitFlags,
     /// The upper 16 of the 48 bits of a large block's requested size in bytes. Of a paged unit: its
-    /// OS pages in use, a bit each. Of a free run: when it was freed (`page_heap/purge.rs`).
+    /// OS pages in use, a bit each. Of a free run: when it was freed (`free_runs.rs`).
     pub(crate) asked_high: u16,
     /// Units in the run. Valid in the first and the last record of a run.
     pub(crate) units: u32,

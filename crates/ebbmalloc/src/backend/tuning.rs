@@ -37,10 +37,6 @@ tunables! {
     /// Units that the region first skips at a foreign mapping. Each further try doubles it, since
     /// the mapping may be longer.
     SKIP_UNITS_MIN: usize = mib(16), "units", 31;
-    /// Free runs age in steps of this much freed memory.
-    AGE_UNITS: u32 = mib(1) as u32, "units", 3;
-    /// Runs that a purge looks at, from the longest on, for an old one.
-    RUNS_AGED_MAX: usize = 32, "runs", 3;
     /// How often the skip may double.
     SKIPS_MAX: u32 = 20, "times", 31;
     /// From this length on, a free run's entries of the span table are purged with it: they are by
@@ -56,6 +52,10 @@ tunables! {
     UNMAPPED_RUNS_MAX: usize = 8_192, "runs", 31;
     /// The most mappings that moved pages leave behind. Each counts against vm.max_map_count too.
     MOVED_MAPPINGS_MAX: usize = 8_192, "mappings", 6;
+    /// Free runs age in steps of this much freed memory.
+    AGE_UNITS: u32 = mib(1) as u32, "units", 45;
+    /// Old runs that one purge takes before others, and runs that it looks at for each of them.
+    OLD_RUNS_MAX: usize = 32, "runs", 45;
     /// Refusals of the kernel after which one call purges no further runs.
     REFUSED_PURGES_MAX: usize = 8, "runs", 3;
     /// The most guard pages where each splits a mapping. They count against vm.max_map_count.

@@ -1,5 +1,4 @@
-//! Takes runs out of the free ones and puts them back: which free run serves a request, when the
-//! heap grows, what is purged and unmapped.
+//! Hands runs out and takes them back: which free run serves a request, and how the heap grows.
 
 use core::num::NonZeroUsize;
 
@@ -145,17 +144,19 @@ impl<O: Os> Pages<'_, O> {
             && units.get() as usize <= self.resident_units_max()
     }
 
+    /// Whether such a run would take memory that is not resident. The rest of a new huge page does
+    /// not count as free: spans will take it, and the heap grows by the next one.
+    pub fn would_grow(&self, units: Units, align: Units) -> bool {
+        let padded_units = units.get().saturating_add(align.get() - 1);
+        self.best_dirty(Touch::Unknown, padded_units).is_none()
+    }
+
     /// Whether such a run would take memory that is not resident, and reclaim is due:
     /// [`Retention::take_due_reclaim`](crate::backend::retention::Retention::take_due_reclaim).
     pub fn take_due_reclaim(&mut self, units: Units, align: Units) -> bool {
-        if !self.could_hold(units, align) {
-            return false;
-        }
-        let padded_units = units.get().saturating_add(align.get() - 1);
-        // The rest of a new huge page is as good as taken: behind it, the heap grows by another.
-        let will_grow = self.best_dirty(Touch::Unknown, padded_units).is_none();
+        let would_grow = self.could_hold(units, align) && self.would_grow(units, align);
         let heap = &mut *self.heap;
-        will_grow && heap.retention.take_due_reclaim(&heap.counts, units.get())
+        would_grow && heap.retention.take_due_reclaim(&heap.counts, units.get())
     }
 
     /// Where no dirty run is long enough: takes the longest one and the memory after it, if that is

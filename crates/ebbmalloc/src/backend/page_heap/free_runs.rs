@@ -1,9 +1,9 @@
 //! Takes free runs out of their trees and puts them back, joined with their neighbours, and records
 //! how old they are.
 //!
-//! The clock is the memory freed: it stands still while the program does, and a run has become old
-//! once as much was freed as there is free memory. Had the program use for it, it would have
-//! taken it by then.
+//! The clock is the memory freed so far: it stands still while the program does. A run is old once
+//! the memory freed since exceeds the dirty memory. If the program had needed the run, it would
+//! have taken it by then.
 
 use core::ops::Range;
 
@@ -35,10 +35,22 @@ impl PageHeap {
         (self.freed_units / AGE_UNITS) as u16
     }
 
-    /// Whether more memory was freed since then than is free.
+    /// How much was freed since then, in [`AGE_UNITS`].
+    fn age(&self, freed_at: u16) -> u16 {
+        self.freed_now().wrapping_sub(freed_at)
+    }
+
+    /// Whether more was freed since then than is dirty.
     pub(super) fn is_old(&self, freed_at: u16) -> bool {
-        let age = self.freed_now().wrapping_sub(freed_at) as usize;
-        age * AGE_UNITS as usize > self.counts.dirty
+        self.age(freed_at) as usize * AGE_UNITS as usize > self.counts.dirty
+    }
+
+    /// When two runs that join were freed, each given by units and time: the mean of their ages. So
+    /// a long run from which blocks are taken and to which they return stays young.
+    fn joined(&self, one: (u32, u16), other: (u32, u16)) -> u16 {
+        let weight = |(units, freed_at)| units as u64 * self.age(freed_at) as u64;
+        let mean = (weight(one) + weight(other)) / (one.0 as u64 + other.0 as u64);
+        self.freed_now().wrapping_sub(mean as u16)
     }
 }
 
@@ -66,45 +78,48 @@ impl<O: Os> Pages<'_, O> {
         self.insert_aged(first, units, state, self.heap.freed_now())
     }
 
-    /// As [`Pages::insert`], for a part of a run that was freed at `freed_at`. A joined run is as
-    /// old as its longest part. The neighbours' records must be current: mark a run in use before
-    /// inserting the rest of its units.
+    /// As [`Pages::insert`], for a part of a run that was freed at `freed_at`. The neighbours'
+    /// records must be current: mark a run in use before inserting the rest of its units.
     pub(super) fn insert_aged(
         &mut self,
         mut first: UnitIndex,
-        units: u32,
+        mut units: u32,
         state: RunState,
-        freed_at: u16,
+        mut freed_at: u16,
     ) -> UnitIndex {
-        let (mut all_units, mut longest) = (units, (units, freed_at));
         if first > 1 {
             // SAFETY: the unit before was handed out once, so it is committed.
-            let last = unsafe { *self.region.run(first - 1) };
-            if last.state == state {
-                first -= last.units;
-                all_units += last.units;
-                // SAFETY: the run is free, so its first record is current.
-                let before = unsafe { *self.region.run(first) };
-                longest = longest.max((before.units, before.asked_high));
+            let before = unsafe { *self.region.run(first - 1) };
+            if before.state == state {
+                first -= before.units;
+                freed_at = self.joined_with(first, (units, freed_at));
+                units += before.units;
                 self.remove(first);
             }
         }
-        let next = first + all_units;
+        let next = first + units;
         if next < self.heap.frontier {
             // SAFETY: the unit is below the frontier, hence committed.
             let after = unsafe { *self.region.run(next) };
             if after.state == state {
+                freed_at = self.joined_with(next, (units, freed_at));
+                units += after.units;
                 self.remove(next);
-                all_units += after.units;
-                longest = longest.max((after.units, after.asked_high));
             }
         }
-        let run = Run { state, units: all_units, asked_high: longest.1, ..Run::default() };
+        let run = Run { state, units, asked_high: freed_at, ..Run::default() };
         // SAFETY: the units are committed, and the lock of the page heap guards their records.
         unsafe { self.region.set_run(first, run) };
-        self.heap.counts.add(state, all_units);
+        self.heap.counts.add(state, units);
         self.heap.tree(state).insert(self.region, first);
         first
+    }
+
+    /// [`PageHeap::joined`] for the free run at `first`, and another.
+    fn joined_with(&self, first: UnitIndex, other: (u32, u16)) -> u16 {
+        // SAFETY: the run is free, so its first record is current.
+        let run = unsafe { *self.region.run(first) };
+        self.heap.joined((run.units, run.asked_high), other)
     }
 
     pub(super) fn remove(&mut self, first: UnitIndex) {
@@ -118,5 +133,41 @@ impl<O: Os> Pages<'_, O> {
         let run = Run { state: RunState::InUse, units, ..Run::default() };
         // SAFETY: the units are committed, and the lock of the page heap guards their records.
         unsafe { self.region.set_run(first, run) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A page heap that has been freed `mib` MiB, of which `dirty_mib` are dirty.
+    fn heap(mib: u32, dirty_mib: usize) -> PageHeap {
+        let mut heap = PageHeap::new();
+        heap.count_freed(mib * AGE_UNITS);
+        heap.counts.dirty = dirty_mib * AGE_UNITS as usize;
+        heap
+    }
+
+    #[test]
+    fn runs_are_old_once_more_was_freed_than_is_dirty() {
+        let mut heap = heap(100, 10);
+        let now = heap.freed_now();
+        assert!(!heap.is_old(now));
+        heap.count_freed(10 * AGE_UNITS);
+        assert!(!heap.is_old(now));
+        heap.count_freed(AGE_UNITS);
+        assert!(heap.is_old(now));
+    }
+
+    #[test]
+    fn joined_runs_have_the_mean_age() {
+        // Also where the clock has begun anew.
+        for mib in [100, 5, u16::MAX as u32 + 3] {
+            let heap = heap(mib, 0);
+            let at = |age: u16| heap.freed_now().wrapping_sub(age);
+            assert_eq!(heap.joined((10, at(60)), (10, at(20))), at(40));
+            assert_eq!(heap.joined((30, at(60)), (10, at(20))), at(50));
+            assert_eq!(heap.joined((1, at(0)), (u32::MAX, at(60))), at(59));
+        }
     }
 }

@@ -8,7 +8,7 @@ use super::Pages;
 use crate::backend::huge_pages;
 use crate::backend::run::RunState;
 use crate::backend::tuning::{
-    CLEAN_UNITS_KEPT, REFUSED_PURGES_MAX, RUNS_AGED_MAX, UNMAP_UNITS_MIN, UNMAPPED_RUNS_MAX,
+    CLEAN_UNITS_KEPT, OLD_RUNS_MAX, REFUSED_PURGES_MAX, UNMAP_UNITS_MIN, UNMAPPED_RUNS_MAX,
 };
 use crate::backend::units::UnitIndex;
 use crate::platform::os::Os;
@@ -33,15 +33,18 @@ impl<O: Os> Pages<'_, O> {
         }
     }
 
-    /// Purges dirty runs until at most `keep` units are dirty. Leaves out runs that the kernel
-    /// refuses to purge, up to a number.
+    /// Purges dirty runs until at most `keep` units are dirty: old ones first, up to a number, then
+    /// the longest. Of a run with huge pages whole ones go. Leaves out runs that the kernel refuses
+    /// to purge, up to a number; these seem to be freed now, so they come last the next time.
     #[inline(never)]
     pub fn purge(&mut self, keep: usize) {
         let mut refused = [(0, 0); REFUSED_PURGES_MAX];
-        let (mut refusals, mut refused_units, mut any_old) = (0, 0, true);
+        let (mut refusals, mut refused_units) = (0, 0);
+        // Each takes a call, and look-ups under the lock. If all go, the order does not matter.
+        let mut old_left = if keep > 0 { OLD_RUNS_MAX } else { 0 };
         while self.heap.counts.dirty + refused_units > keep && refusals < REFUSED_PURGES_MAX {
-            let old = if any_old { self.longest_old() } else { None };
-            any_old = old.is_some();
+            let old = if old_left > 0 { self.longest_old() } else { None };
+            old_left = if old.is_some() { old_left - 1 } else { 0 };
             let Some((first, units)) = old.or_else(|| self.heap.dirty.longest(self.region)) else {
                 break;
             };
@@ -90,7 +93,7 @@ impl<O: Os> Pages<'_, O> {
     /// The longest dirty run that is old, among some of the longest.
     fn longest_old(&self) -> Option<(UnitIndex, u32)> {
         let (mut at, _) = self.heap.dirty.longest(self.region)?;
-        for _ in 0..RUNS_AGED_MAX {
+        for _ in 0..OLD_RUNS_MAX {
             // SAFETY: the run is in a tree, so its record is current.
             let run = unsafe { *self.region.run(at) };
             if self.heap.is_old(run.asked_high) {

@@ -109,10 +109,11 @@ pub(crate) struct Retention {
     /// lowers (but not those within frees while the budget of purges is overdrawn).
     dirty_low_units: usize,
     peak_units: usize,
-    /// Units that became resident since the start, and the value of that from which on reclaim is
-    /// due.
+    /// Units that became resident since the start, and the values of that from which on reclaim is
+    /// due, and may empty all caches.
     grown_units: usize,
     reclaim_at_units: usize,
+    drain_at_units: usize,
     /// The kernel refused memory when this many units would have been in use. `None` is zero, as
     /// all initial values of an engine are, so that files hold no bytes for it.
     refused_units: Option<NonZeroUsize>,
@@ -136,6 +137,7 @@ impl Retention {
             peak_units: 0,
             grown_units: 0,
             reclaim_at_units: 0,
+            drain_at_units: 0,
             refused_units: None,
             memory_bytes: 0,
             refaults: Refaults::new(),
@@ -151,6 +153,15 @@ impl Retention {
             && self.grown_units + units as usize >= self.reclaim_at_units;
         if due {
             self.reclaim_at_units = self.grown_units + counts.in_use / RECLAIM_DIVISOR;
+        }
+        due
+    }
+
+    /// Whether reclaim may empty all caches: not again before the heap has grown.
+    pub fn take_due_drain(&mut self, counts: &PageCounts) -> bool {
+        let due = self.grown_units >= self.drain_at_units;
+        if due {
+            self.drain_at_units = self.grown_units + counts.in_use / RECLAIM_PAUSE_DIVISOR;
         }
         due
     }

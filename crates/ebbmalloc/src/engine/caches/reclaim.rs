@@ -46,7 +46,7 @@ impl<O: Os> Engine<O> {
         if let (Some(length), Some(align)) = (Units::for_bytes(bytes), Units::for_bytes(align))
             && self.pages().take_due_reclaim(length, align)
         {
-            self.reclaim(length.bytes());
+            self.reclaim(length, align);
         }
     }
 
@@ -54,10 +54,11 @@ impl<O: Os> Engine<O> {
     /// `needed_bytes`. Then purges free pages in spans of the mostly free classes.
     ///
     /// Otherwise, if the mostly free classes together have enough free bytes: empties their stacks
-    /// where caches hold at least half of the claimed blocks of a class. Then it does that only in
-    /// classes that are abandoned.
+    /// where caches hold at least half of the claimed blocks of a class. Then it purges pages, but
+    /// only in abandoned classes.
     #[cold]
-    fn reclaim(&self, needed_bytes: usize) {
+    fn reclaim(&self, length: Units, align: Units) {
+        let needed_bytes = length.bytes();
         let (mut free_bytes, mut claimed_bytes, mut mostly_free_bytes) = (0, 0, 0);
         let mut classes =
             [MostlyFree { free_bytes: 0, claimed_blocks: 0, is_abandoned: false }; CLASSES];
@@ -79,7 +80,9 @@ impl<O: Os> Engine<O> {
         let mut purged_bytes = 0;
         let spans_are_mostly_free = free_bytes > claimed_bytes && free_bytes >= needed_bytes;
         if spans_are_mostly_free {
-            self.try_drain(DrainScope::All);
+            if self.take_due_drain() {
+                self.try_drain(DrainScope::All);
+            }
         } else if mostly_free_bytes < worth_bytes {
             return;
         } else if let Some(chosen) = self.classes_held_by_caches(&classes, worth_bytes) {
@@ -87,9 +90,11 @@ impl<O: Os> Engine<O> {
         }
         let max_bytes =
             (in_use_bytes / RECLAIM_DIVISOR).max(needed_bytes).min(RECLAIM_PURGE_BYTES_MAX);
+        // What the caches had may be enough.
+        let would_grow = self.pages().would_grow(length, align);
         let may_go = |class: &SizeClass| {
             let MostlyFree { free_bytes, is_abandoned, .. } = classes[class.index()];
-            free_bytes > 0 && (spans_are_mostly_free || is_abandoned)
+            would_grow && free_bytes > 0 && (spans_are_mostly_free || is_abandoned)
         };
         for class in SizeClass::all().filter(may_go) {
             let mut spans = self.centrals[class.index()].spans().lock();
@@ -106,6 +111,11 @@ impl<O: Os> Engine<O> {
             let pages = &mut *self.pages.lock();
             pages.retention.postpone_reclaim(&pages.counts);
         }
+    }
+
+    fn take_due_drain(&self) -> bool {
+        let pages = &mut *self.pages.lock();
+        pages.retention.take_due_drain(&pages.counts)
     }
 
     /// Chooses the mostly free classes of which caches hold at least half of the claimed blocks.

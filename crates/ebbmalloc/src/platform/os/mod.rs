@@ -44,6 +44,7 @@ cfg_if! {
         pub use process::note_environment;
         pub use stack::has_malloc_of_others;
         pub(crate) use stack::{constructors_run, destructors_run};
+        pub use stay::next_function;
         pub(crate) use stay::stay_loaded;
         #[cfg(loom)]
         pub use unwind::sequence_lock::SequenceLock;

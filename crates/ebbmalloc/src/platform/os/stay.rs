@@ -3,8 +3,9 @@
 //! A library that contains the engine must not be unloaded: threads call it as they exit, forks
 //! call its hooks, and the process may still hold its blocks.
 
-use core::ffi::{c_char, c_int, c_void};
+use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::{self, MaybeUninit};
+use core::ptr::NonNull;
 
 use crate::platform::arch::weak;
 use crate::platform::errno::keeping_errno;
@@ -16,9 +17,8 @@ type Open = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
 /// Called as the file's constructors run. Opens the file once more, so that dlclose(3) does not
 /// unload it. (musl unloads none.)
 pub(crate) fn stay_loaded() {
-    // Not dlopen(3) itself, which libebbmalloc.so defines.
-    let [glibc, find, by_name] = [weak!("gnu_get_libc_version"), weak!("dladdr"), weak!("dlsym")];
-    if [glibc, find, by_name].iter().any(|function| function.is_null()) || !may_be_unloaded() {
+    let [glibc, find] = [weak!("gnu_get_libc_version"), weak!("dladdr")];
+    if [glibc, find].iter().any(|function| function.is_null()) || !may_be_unloaded() {
         return;
     }
     let mut found = MaybeUninit::<libc::Dl_info>::zeroed();
@@ -26,17 +26,28 @@ pub(crate) fn stay_loaded() {
     // dladdr(3) fills the struct, for which zeros will do. The name lives as long as the file.
     keeping_errno(|| unsafe {
         let find = mem::transmute::<*const u8, Find>(find);
-        let by_name = mem::transmute::<*const u8, FindByName>(by_name);
-        let open = by_name(libc::RTLD_DEFAULT, c"dlopen".as_ptr());
-        if open.is_null() {
-            return;
-        }
-        let open = mem::transmute::<*mut c_void, Open>(open);
+        // libebbmalloc.so has a dlopen(3) of its own.
+        let Some(open) = next_function(c"dlopen") else { return };
+        let open = mem::transmute::<NonNull<c_void>, Open>(open);
         if find(stay_loaded as *const c_void, found.as_mut_ptr()) != 0 {
             let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE;
             open(found.assume_init().dli_fname, flags);
         }
     });
+}
+
+/// The function of this name in the files behind this one. A program may have none, such as
+/// dlopen(3) before glibc 2.34.
+pub fn next_function(name: &CStr) -> Option<NonNull<c_void>> {
+    let find = weak!("dlsym");
+    if find.is_null() {
+        return None;
+    }
+    // SAFETY: the address is that of the function of this name, which has this type.
+    NonNull::new(unsafe {
+        let find = mem::transmute::<*const u8, FindByName>(find);
+        find(libc::RTLD_NEXT, name.as_ptr())
+    })
 }
 
 /// Whether the file is neither a program nor linked with `-z nodelete`, by its dynamic section
