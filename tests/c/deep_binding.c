@@ -19,7 +19,8 @@ char *change(char *given) {
 int main(void) {
     int flags[] = { RTLD_NOW | RTLD_DEEPBIND, RTLD_LAZY | RTLD_LOCAL | RTLD_DEEPBIND, RTLD_NOW };
     for (int i = 0; i < 30; i++) {
-        void *module = dlopen(PLUGIN_PATH, flags[i % 3]);
+        void *module = i % 2 ? dlopen(PLUGIN_PATH, flags[i % 3])
+                             : dlmopen(LM_ID_BASE, PLUGIN_PATH, flags[i % 3]);
         CHECK(module != NULL);
         char *(*change)(char *) = (char *(*)(char *))dlsym(module, "change");
         CHECK(change != NULL);
@@ -36,6 +37,8 @@ int main(void) {
     CHECK(dlopen("/no/such.so", RTLD_NOW | RTLD_DEEPBIND) == NULL);
     const char *error = dlerror();
     CHECK(error != NULL && strstr(error, "/no/such.so") != NULL);
+    void *apart = dlmopen(LM_ID_NEWLM, PLUGIN_PATH, RTLD_NOW | RTLD_DEEPBIND);
+    CHECK(apart != NULL && dlsym(apart, "change") != NULL && dlclose(apart) == 0);
     void *program = dlopen(NULL, RTLD_NOW);
     CHECK(program != NULL && dlsym(program, "malloc") != NULL);
     return 0;

@@ -71,12 +71,12 @@ pub fn archive(object: &Path, archive: &Path) -> Result<()> {
 }
 
 /// What only the shared library defines: `crates/capi/src/deep_binding.rs`.
-const ONLY_SHARED: &str = "dlopen";
+const ONLY_SHARED: [&str; 2] = ["dlopen", "dlmopen"];
 
 /// Returns the functions that a shared library exports, as far as the static one has them.
 pub fn exported_by_both(shared: &Path) -> Result<BTreeSet<String>> {
     let mut names = exported(shared)?;
-    names.remove(ONLY_SHARED);
+    names.retain(|name| !ONLY_SHARED.contains(&name.as_str()));
     Ok(names)
 }
 
