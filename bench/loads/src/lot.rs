@@ -44,7 +44,7 @@ struct Stage {
     total_bytes: usize,
     /// How many of 100 blocks stay at the end, and at the end of a wave or frame.
     kept_percent: u32,
-    /// Other threads free the blocks.
+    /// Blocks are left in shared places; the thread that fills one frees all there.
     crosses: bool,
     /// How often a vector grows to the size of a block and goes, per 100 blocks.
     vectors_percent: u32,
@@ -54,7 +54,7 @@ struct Stage {
 /// Sizes of blocks, in bytes.
 #[derive(Debug)]
 enum Sizes {
-    /// From the first number on, with the second number of doublings, each as likely.
+    /// `Doublings(least, n)`: one of `n` doublings from `least` on, then a size in it.
     Doublings(usize, u32),
     OneOf(Vec<usize>),
 }

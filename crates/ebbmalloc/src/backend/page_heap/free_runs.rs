@@ -140,7 +140,7 @@ impl<O: Os> Pages<'_, O> {
 mod tests {
     use super::*;
 
-    /// A page heap that has been freed `mib` MiB, of which `dirty_mib` are dirty.
+    /// A page heap in which `mib` MiB were freed, and `dirty_mib` MiB are dirty.
     fn heap(mib: u32, dirty_mib: usize) -> PageHeap {
         let mut heap = PageHeap::new();
         heap.count_freed(mib * AGE_UNITS);

@@ -35,7 +35,7 @@ impl<O: Os> Pages<'_, O> {
 
     /// Purges dirty runs until at most `keep` units are dirty: old ones first, up to a number, then
     /// the longest. Of a run with huge pages whole ones go. Leaves out runs that the kernel refuses
-    /// to purge, up to a number; these seem to be freed now, so they come last the next time.
+    /// to purge, up to a number; these then count as new.
     #[inline(never)]
     pub fn purge(&mut self, keep: usize) {
         let mut refused = [(0, 0); REFUSED_PURGES_MAX];
