@@ -2,6 +2,7 @@
 // expect: exit 0
 // plugin: load
 // ways: preload dynamic
+// build: gcc -Wl,--enable-new-dtags,-rpath,$ORIGIN
 #define _GNU_SOURCE
 #include "check.h"
 #include <dlfcn.h>
@@ -32,6 +33,9 @@ int main(void) {
         free(got);
         CHECK(dlclose(module) == 0);
     }
+    // What has no directory is searched for where the caller's file says, which is this one's.
+    void *found = dlopen(strrchr(PLUGIN_PATH, '/') + 1, RTLD_NOW | RTLD_DEEPBIND);
+    CHECK(found != NULL && dlclose(found) == 0);
     // The other flags, and errors, are as they were.
     CHECK(dlopen(PLUGIN_PATH, RTLD_NOW | RTLD_NOLOAD | RTLD_DEEPBIND) == NULL);
     CHECK(dlopen("/no/such.so", RTLD_NOW | RTLD_DEEPBIND) == NULL);
