@@ -44,3 +44,4 @@ PHP
 on php script.php
 USE_ZEND_ALLOC=0 on php script.php
 on php -n script.php
+USE_ZEND_ALLOC=0 on php -n script.php

@@ -15,14 +15,14 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 /// Defines a function that takes flags, in 64-bit machines' registers for arguments. It runs
 /// `$clear`, and jumps to the next function of its name, which is looked up once.
 macro_rules! forget_deep_binding {
-    ($name:ident, $next:ident, x86_64: [$($x86_64:literal)*], aarch64: [$($aarch64:literal)*]) => {
+    ($name:ident, x86_64: [$($x86_64:literal)*], aarch64: [$($aarch64:literal)*]) => {
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         extern "C" fn $name() {
-            static $next: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+            static NEXT: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 
             extern "C" fn look_up() -> *mut c_void {
-                next_function(concat!(stringify!($name), "\0"), &$next)
+                look_up_next(concat!(stringify!($name), "\0"), &NEXT)
             }
 
             #[cfg(target_arch = "x86_64")]
@@ -40,7 +40,7 @@ macro_rules! forget_deep_binding {
                 "pop rdi",
                 "2:",
                 "jmp rax",
-                next = sym $next,
+                next = sym NEXT,
                 look_up = sym look_up,
             );
             #[cfg(target_arch = "aarch64")]
@@ -57,7 +57,7 @@ macro_rules! forget_deep_binding {
                 "ldp x0, x1, [sp], #32",
                 "2:",
                 "br x16",
-                next = sym $next,
+                next = sym NEXT,
                 look_up = sym look_up,
             );
         }
@@ -65,17 +65,16 @@ macro_rules! forget_deep_binding {
 }
 
 // dlopen(path, flags)
-forget_deep_binding!(dlopen, NEXT, x86_64: ["and esi, ~8"], aarch64: ["and w1, w1, #0xfffffff7"]);
+forget_deep_binding!(dlopen, x86_64: ["and esi, ~8"], aarch64: ["and w1, w1, #0xfffffff7"]);
 // dlmopen(namespace, path, flags); the program's namespace is 0.
 forget_deep_binding!(
     dlmopen,
-    NEXT,
     x86_64: ["test rdi, rdi" "jnz 3f" "and edx, ~8" "3:"],
     aarch64: ["cbnz x0, 3f" "and w2, w2, #0xfffffff7" "3:"]
 );
 
 /// Looks a function up, and stores its address in `next`. A program may have none.
-fn next_function(name: &str, next: &AtomicPtr<c_void>) -> *mut c_void {
+fn look_up_next(name: &str, next: &AtomicPtr<c_void>) -> *mut c_void {
     extern "C" fn refuse() -> *mut c_void {
         core::ptr::null_mut()
     }

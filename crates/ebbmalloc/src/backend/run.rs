@@ -104,6 +104,11 @@ impl Run {
         unsafe { (*record).left as usize }
     }
 
+    /// When this free run was freed, by the clock of `free_runs.rs`.
+    pub(crate) fn freed_at(&self) -> u16 {
+        self.asked_high
+    }
+
     /// The heap that [`Run::note`] recorded; 0 before.
     pub(crate) fn heap(&self) -> u32 {
         self.right

@@ -238,6 +238,7 @@ impl<O: Os> Engine<O> {
         if start == 0 && reached >= end && purged_bytes < free_bytes / BURST_WORTH_DIVISOR {
             self.pages.lock().retention.purges.charge(end as i64 * BURST_UNIT_NS);
         }
+        self.pages().purge_after_burst();
     }
 
     /// Time from one round to the next.

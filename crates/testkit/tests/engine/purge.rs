@@ -183,6 +183,22 @@ fn pages_between_small_blocks_go_after_each_burst_of_frees() {
     engine.check();
 }
 
+/// Also where the burst takes no time, so that no purge by interval is due.
+#[test]
+fn free_runs_go_after_a_burst_of_frees_too() {
+    const BLOCKS: usize = 192 * MIB / 2000;
+    let engine = Engine::new(FakeOs::default().cpus(1).still().space(512 * MIB));
+    let blocks: Vec<_> = (0..BLOCKS).map(|_| engine.alloc(2000)).collect();
+    blocks.iter().enumerate().filter(|(nth, _)| nth % 100 != 0).for_each(|(_, &block)| {
+        // SAFETY: each is freed once.
+        unsafe { engine.free(block) }
+    });
+    let stats = engine.stats();
+    // As much again as may be freed before the next look.
+    assert!(stats.dirty_bytes as usize <= (8 + 32) * MIB, "{stats:?}");
+    engine.check();
+}
+
 /// 28 MiB of the free memory stay resident; a longer block begins with these and continues in what
 /// follows.
 #[test]

@@ -214,7 +214,7 @@ impl<O: Os> Pages<'_, O> {
             self.mark_in_use(at, taken);
             self.heap.huge.take(at..at + taken);
             if taken < run.units {
-                self.insert_aged(end, run.units - taken, run.state, run.asked_high);
+                self.insert_aged(end, run.units - taken, run.state, run.freed_at());
             }
             at += run.units;
         }

@@ -59,8 +59,8 @@ impl<O: Os> Pages<'_, O> {
     /// behind it stays free.
     pub(super) fn carve(&mut self, first: UnitIndex, part: Range<UnitIndex>) {
         // SAFETY: the run is in a tree, so its record is current.
-        let Run { state, units, asked_high: freed_at, .. } = unsafe { *self.region.run(first) };
-        let end = first + units;
+        let run = unsafe { *self.region.run(first) };
+        let (end, state, freed_at) = (first + run.units, run.state, run.freed_at());
         self.remove(first);
         self.mark_in_use(part.start, part.end - part.start);
         self.heap.huge.take(part.clone());
@@ -119,7 +119,7 @@ impl<O: Os> Pages<'_, O> {
     fn joined_with(&self, first: UnitIndex, other: (u32, u16)) -> u16 {
         // SAFETY: the run is free, so its first record is current.
         let run = unsafe { *self.region.run(first) };
-        self.heap.joined((run.units, run.asked_high), other)
+        self.heap.joined((run.units, run.freed_at()), other)
     }
 
     pub(super) fn remove(&mut self, first: UnitIndex) {

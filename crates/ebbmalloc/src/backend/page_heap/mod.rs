@@ -85,6 +85,16 @@ impl PageHeap {
         }
     }
 
+    /// [`Retention::take_due_drain`].
+    pub fn take_due_drain(&mut self) -> bool {
+        self.retention.take_due_drain(&self.counts)
+    }
+
+    /// [`Retention::postpone_reclaim`].
+    pub fn postpone_reclaim(&mut self) {
+        self.retention.postpone_reclaim(&self.counts);
+    }
+
     /// How many units to purge because they were not needed recently: [`Retention::surplus`].
     pub fn surplus(&mut self, os: &impl Os, has_scavenger: bool) -> usize {
         self.retention.surplus(os, &self.counts, has_scavenger)

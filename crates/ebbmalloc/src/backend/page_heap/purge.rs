@@ -33,6 +33,14 @@ impl<O: Os> Pages<'_, O> {
         }
     }
 
+    /// Purges free memory, after free pages of spans were purged because the program may do nothing
+    /// more.
+    pub fn purge_after_burst(&mut self) {
+        let heap = &mut *self.heap;
+        let keep = heap.retention.after_burst(self.os.now_ms(), &heap.counts);
+        self.purge(keep);
+    }
+
     /// Purges dirty runs until at most `keep` units are dirty: old ones first, up to a number, then
     /// the longest. Of a run with huge pages whole ones go. Leaves out runs that the kernel refuses
     /// to purge, up to a number; these then count as new.
@@ -96,7 +104,7 @@ impl<O: Os> Pages<'_, O> {
         for _ in 0..OLD_RUNS_MAX {
             // SAFETY: the run is in a tree, so its record is current.
             let run = unsafe { *self.region.run(at) };
-            if self.heap.is_old(run.asked_high) {
+            if self.heap.is_old(run.freed_at()) {
                 return Some((at, run.units));
             }
             at = self.heap.dirty.before(self.region, at)?;

@@ -218,7 +218,7 @@ impl Retention {
         if self.delay == DelayChoice::Ms(0) {
             return (dirty > 0).then_some(0);
         }
-        let (without_scavenger, spare) = (2 * slack(in_use), self.spare_units(in_use));
+        let (without_scavenger, spare) = (idle_units_max(in_use), self.spare_units(in_use));
         let slack = slack(self.peak_units);
         let at_most = |max: usize| (dirty > max).then(|| max - (max / 2).min(slack / 2));
         if self.has_scavenger {
@@ -246,6 +246,13 @@ impl Retention {
         }
         let hard = dirty_units_max(in_use).min(spare);
         (dirty > hard).then_some(hard - hard / AT_ONCE_DIVISOR)
+    }
+
+    /// Called after free pages of spans were purged because the program may do nothing more, where
+    /// no scavenger runs. Returns how many dirty units to keep.
+    pub fn after_burst(&mut self, now_ms: u64, counts: &PageCounts) -> usize {
+        self.last_purge_ms = Some(now_ms);
+        idle_units_max(counts.in_use).min(self.spare_units(counts.in_use)) / 2
     }
 
     /// Records that `units` free units are no longer resident, from `now_ms` on.
@@ -344,6 +351,11 @@ impl Retention {
 /// The most dirty units between two purges by interval: see [`DIRTY_UNITS_MAX`].
 fn dirty_units_max(in_use: usize) -> usize {
     DIRTY_UNITS_MAX.max(in_use)
+}
+
+/// The most dirty units that an interval purge leaves alone, where no scavenger runs.
+fn idle_units_max(in_use: usize) -> usize {
+    2 * slack(in_use)
 }
 
 /// How much resident memory more or less makes little difference beside `units` units in use.

@@ -80,7 +80,7 @@ impl<O: Os> Engine<O> {
         let mut purged_bytes = 0;
         let spans_are_mostly_free = free_bytes > claimed_bytes && free_bytes >= needed_bytes;
         if spans_are_mostly_free {
-            if self.take_due_drain() {
+            if self.pages().take_due_drain() {
                 self.try_drain(DrainScope::All);
             }
         } else if mostly_free_bytes < worth_bytes {
@@ -108,14 +108,8 @@ impl<O: Os> Engine<O> {
         // Without a purge the next reclaim may wait, also where the caches had nothing to give.
         // After one it may not: each purges only a part.
         if purged_bytes == 0 {
-            let pages = &mut *self.pages.lock();
-            pages.retention.postpone_reclaim(&pages.counts);
+            self.pages().postpone_reclaim();
         }
-    }
-
-    fn take_due_drain(&self) -> bool {
-        let pages = &mut *self.pages.lock();
-        pages.retention.take_due_drain(&pages.counts)
     }
 
     /// Chooses the mostly free classes of which caches hold at least half of the claimed blocks.

@@ -26,6 +26,7 @@ cfg_if! {
         mod without_c_library;
         mod words;
         mod symtab;
+        mod dlsym;
         pub(crate) mod unwind;
         mod stack;
         mod roots;
@@ -39,12 +40,12 @@ cfg_if! {
         mod reports;
         mod process;
 
+        pub use dlsym::next_function;
         #[cfg(all(test, not(any(miri, loom))))]
         pub(crate) use own_area::own_area;
         pub use process::note_environment;
         pub use stack::has_malloc_of_others;
         pub(crate) use stack::{constructors_run, destructors_run};
-        pub use stay::next_function;
         pub(crate) use stay::stay_loaded;
         #[cfg(loom)]
         pub use unwind::sequence_lock::SequenceLock;

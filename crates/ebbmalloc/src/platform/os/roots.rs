@@ -2,7 +2,8 @@
 //! process exits are no leaks of the program.
 
 use super::c_library::CLibrary;
-use core::ffi::{CStr, c_char, c_int, c_void};
+use super::dlsym::global_symbol;
+use core::ffi::{CStr, c_int, c_void};
 use core::mem;
 
 use crate::platform::arch::weak;
@@ -45,19 +46,10 @@ pub(super) fn c_library() -> CLibrary {
 /// Bytes of glibc's descriptor of a thread, as glibc tells debuggers. It contains values of keys
 /// and texts of errors.
 fn thread_bytes() -> Option<usize> {
-    type Find = unsafe extern "C" fn(*mut c_void, *const c_char) -> *const u32;
-    let find = weak!("dlsym");
-    if find.is_null() {
-        return None;
-    }
-    // SAFETY: the address is that of dlsym(3), and the variable has 32 bits.
-    unsafe {
-        let find = mem::transmute::<*const u8, Find>(find);
-        find(libc::RTLD_DEFAULT, c"_thread_db_sizeof_pthread".as_ptr())
-            .as_ref()
-            .map(|&bytes| bytes as usize)
-            .filter(|&bytes| bytes < 1 << 16)
-    }
+    let found = global_symbol(c"_thread_db_sizeof_pthread")?;
+    // SAFETY: the address is that of the variable, which has 32 bits.
+    let bytes = unsafe { found.cast::<u32>().read() } as usize;
+    (bytes < 1 << 16).then_some(bytes)
 }
 
 /// Bytes of a stream to look at: fewer than any stream has, and the pointer to its buffer is among

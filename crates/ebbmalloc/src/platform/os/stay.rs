@@ -3,15 +3,15 @@
 //! A library that contains the engine must not be unloaded: threads call it as they exit, forks
 //! call its hooks, and the process may still hold its blocks.
 
-use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ffi::{c_char, c_int, c_void};
 use core::mem::{self, MaybeUninit};
 use core::ptr::NonNull;
 
 use crate::platform::arch::weak;
 use crate::platform::errno::keeping_errno;
+use crate::platform::os::dlsym::next_function;
 
 type Find = unsafe extern "C" fn(*const c_void, *mut libc::Dl_info) -> c_int;
-type FindByName = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
 type Open = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
 
 /// Called as the file's constructors run. Opens the file once more, so that dlclose(3) does not
@@ -34,20 +34,6 @@ pub(crate) fn stay_loaded() {
             open(found.assume_init().dli_fname, flags);
         }
     });
-}
-
-/// The function of this name in the files behind this one. A program may have none, such as
-/// dlopen(3) before glibc 2.34.
-pub fn next_function(name: &CStr) -> Option<NonNull<c_void>> {
-    let find = weak!("dlsym");
-    if find.is_null() {
-        return None;
-    }
-    // SAFETY: the address is that of the function of this name, which has this type.
-    NonNull::new(unsafe {
-        let find = mem::transmute::<*const u8, FindByName>(find);
-        find(libc::RTLD_NEXT, name.as_ptr())
-    })
 }
 
 /// Whether the file is neither a program nor linked with `-z nodelete`, by its dynamic section
