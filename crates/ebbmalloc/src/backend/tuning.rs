@@ -112,8 +112,10 @@ tunables! {
     ZERO_PROBES: usize = 16, "places", 26;
     /// OS pages probed at each place.
     ZERO_PROBE_PAGES: usize = 4, "pages", 26;
-    /// With data at fewer places, the block is purged and not overwritten with zeros.
+    /// With data at fewer places, the block is not overwritten with zeros.
     ZERO_PROBES_WITH_DATA_MIN: usize = ZERO_PROBES / 2, "places", 26;
+    /// From this length on, what seems to hold zeros is purged. Less is read.
+    PURGED_ZEROS_BYTES_MIN: usize = 4 << 20, "bytes", 26;
     /// After this many blocks without data in a row, blocks of that length are not probed for a
     /// while. A probe takes a page fault.
     SPARSE_BLOCKS_MIN: u8 = 4, "blocks", 26;

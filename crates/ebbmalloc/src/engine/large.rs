@@ -8,12 +8,12 @@ use crate::backend::page_heap::Granted;
 use crate::backend::page_map::MapEntry;
 use crate::backend::region::UnitIndex;
 use crate::backend::run::{Run, RunState, large_bytes};
-use crate::backend::tuning::MEDIUM_BYTES_MAX;
+use crate::backend::tuning::{MEDIUM_BYTES_MAX, PURGED_ZEROS_BYTES_MIN};
 use crate::backend::units::{PageRange, UnitRange, Units, is_medium};
 use crate::engine::Engine;
 use crate::engine::lookup::LargeBlock;
 use crate::engine::tuning::MOVED_BLOCK_UNITS;
-use crate::platform::os::{NotMoved, Os, Refusal, clear, copy};
+use crate::platform::os::{NotMoved, Os, Refusal, clear, clear_sparse, copy};
 use crate::size_class::{SMALL_MAX, UNIT};
 
 /// The outcome of a page move.
@@ -107,7 +107,7 @@ impl<O: Os> Engine<O> {
     }
 
     /// Clears the memory of a block: writes zeros as far as it seems to hold data, and purges the
-    /// rest.
+    /// rest. Where that is not long, reads it instead, and writes the pages that hold data.
     ///
     /// # Safety
     /// The memory is committed and the caller's alone.
@@ -121,7 +121,11 @@ impl<O: Os> Engine<O> {
         let purged_bytes = unsafe {
             let written = before + self.bytes_to_write(start.add(before), whole);
             let rest = before + whole - written;
-            if rest == 0 || !self.os.purge(start.add(written), rest) {
+            if rest < PURGED_ZEROS_BYTES_MIN {
+                clear(start, written);
+                return clear_sparse(start.add(written), bytes - written);
+            }
+            if !self.os.purge(start.add(written), rest) {
                 return clear(start, bytes);
             }
             clear(start, written);

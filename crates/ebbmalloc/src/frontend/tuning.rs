@@ -74,5 +74,5 @@ tunables! {
     /// The most bytes of blocks in one transfer cache.
     TRANSFER_BYTES_MAX: usize = 256 << 10, "bytes", 29;
     /// The same with blocks of more than `LATE_BLOCK_BYTES`.
-    LATE_TRANSFER_BYTES_MAX: usize = 1 << 20, "bytes", 39;
+    LATE_TRANSFER_BYTES_MAX: usize = 4 << 20, "bytes", 39;
 }

@@ -71,12 +71,15 @@ unsafe fn copy_sparse(from: *const u8, to: *mut u8, bytes: usize) {
 /// # Safety
 /// `bytes` bytes at `start` may be read.
 pub(crate) unsafe fn has_data(start: *const u8, bytes: usize) -> bool {
-    const WORD: usize = size_of::<u64>();
-    let (words, rest) = (bytes / WORD, bytes / WORD * WORD..bytes);
-    // SAFETY: the words and bytes lie in the range that the caller guarantees.
+    /// Compilers look at many words of a part at once.
+    const WORDS: usize = 32;
+    const BYTES: usize = WORDS * size_of::<u64>();
+    let parts = bytes / BYTES;
+    // SAFETY: the parts and bytes lie in the range that the caller guarantees.
     unsafe {
-        (0..words).any(|nth| start.cast::<u64>().add(nth).read_unaligned() != 0)
-            || rest.into_iter().any(|nth| start.add(nth).read() != 0)
+        let part = |nth| start.cast::<[u64; WORDS]>().add(nth).read_unaligned();
+        (0..parts).any(|nth| part(nth).into_iter().fold(0, |all, word| all | word) != 0)
+            || (parts * BYTES..bytes).any(|nth| start.add(nth).read() != 0)
     }
 }
 
@@ -110,11 +113,47 @@ pub(crate) unsafe fn clear(start: *mut u8, bytes: usize) {
     }
 }
 
+/// As [`clear`], page by page, except where a page holds zeros: a write would make it resident, and
+/// a read does not.
+///
+/// # Safety
+/// `bytes` bytes at `start` may be read and written.
+#[inline(never)]
+pub(crate) unsafe fn clear_sparse(start: *mut u8, bytes: usize) {
+    let mut at = 0;
+    while at < bytes {
+        let part = (PART_BYTES - (start.addr() + at) % PART_BYTES).min(bytes - at);
+        // SAFETY: the part lies in the range that the caller guarantees.
+        unsafe {
+            let start = start.add(at);
+            if has_data(start, part) {
+                clear(start, part);
+            }
+        }
+        at += part;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::vec::Vec;
 
     use super::*;
+
+    #[test]
+    fn all_data_are_cleared_wherever_they_are() {
+        let bytes = 5 * PART_BYTES;
+        for at in [0, 1, 63, 64, 4095, 4096, 9000, bytes - 1] {
+            for start in [0, 1, 100, 4096] {
+                let mut block = std::vec![0; bytes + 1];
+                (block[at], block[bytes]) = (1, 1);
+                // SAFETY: the rest of the vector.
+                unsafe { clear_sparse(block.as_mut_ptr().add(start), bytes - start) };
+                assert_eq!(block[at], (at < start) as u8);
+                assert_eq!(block[bytes], 1);
+            }
+        }
+    }
 
     /// Copies between blocks at these offsets from a page, and compares all bytes.
     #[test]

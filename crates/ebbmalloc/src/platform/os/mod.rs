@@ -63,7 +63,7 @@ cfg_if! {
 #[cfg(all(test, not(loom)))]
 mod contract;
 
-pub(crate) use crate::platform::kernel::bytes::{clear, copy};
+pub(crate) use crate::platform::kernel::bytes::{clear, clear_sparse, copy};
 pub use c_library::CLibrary;
 pub use hooks::{Hooks, Process};
 pub(crate) use interface::choose;
