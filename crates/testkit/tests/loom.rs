@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use ebbmalloc::model::{
     Caches, CounterShard, CpuCache, Emptied, HeapId, HeapLayers, Layers, LiveBytes, Lock, Mistake,
-    ProfileMistake, ProfileSwitch, SHARD_SLACK_BYTES, Scavenger, SequenceLock, ThreadCache,
+    Near, ProfileMistake, ProfileSwitch, SHARD_SLACK_BYTES, Scavenger, SequenceLock, ThreadCache,
 };
 use ebbmalloc_testkit::FakeOs;
 use loom::thread;
@@ -350,6 +350,42 @@ mod transfers {
     #[should_panic(expected = "Causality violation")]
     fn mutant_whose_lock_does_not_exclude() {
         leave_and_take(1, true);
+    }
+}
+
+mod near {
+    use super::*;
+
+    /// Each of two threads frees a large block and allocates one, while another empties the cache;
+    /// no block is lost or doubled.
+    fn put_and_take(mutate: bool) {
+        explore(move || {
+            let shared = Arc::new((Near::new(), Held::default(), mutate));
+            on_two_threads(&shared, |(near, held, mutate), number| {
+                if *mutate && number == 0 {
+                    near.break_lock();
+                }
+                near.put(block(number + 1)).into_iter().for_each(|block| held.take(block));
+                if number == 0 {
+                    near.drain().into_iter().for_each(|block| held.take(block));
+                } else {
+                    Some(near.take()).filter(|block| !block.is_null()).inspect(|b| held.take(*b));
+                }
+            });
+            let (near, held, _) = &*shared;
+            held.take_rest(near.drain(), [1, 2]);
+        });
+    }
+
+    #[test]
+    fn one_cache_for_two_threads() {
+        put_and_take(false);
+    }
+
+    #[test]
+    #[should_panic(expected = "Causality violation")]
+    fn mutant_whose_lock_does_not_exclude() {
+        put_and_take(true);
     }
 }
 

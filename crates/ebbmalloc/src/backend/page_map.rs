@@ -17,6 +17,8 @@ impl MapEntry {
     pub const HEAP: Self = Self(0x7d);
     /// A run begins here that was given up to foreign mappings for good.
     pub const OTHERS: Self = Self(0x7c);
+    /// A large block began here, was freed, and lies in a near cache: its memory is in use.
+    const CACHED: Self = Self(0x7b);
     /// Set where OS pages of the unit are handed out one by one: see `page_heap/medium.rs`.
     const PAGED: u32 = 0x100;
     /// Set where the memory belongs to a heap. Such a code is no class index, so the hot paths need
@@ -47,6 +49,16 @@ impl MapEntry {
     /// The entry after the large or medium block that began here was freed.
     pub const fn freed(self) -> Self {
         Self(self.0 & !0xff | Self::LARGE_FREED.0)
+    }
+
+    /// The entry of a large or medium block of no heap, while it lies in a near cache or not.
+    pub const fn with_cached(self, cached: bool) -> Self {
+        Self(self.0 & !0xff | if cached { Self::CACHED.0 } else { Self::LARGE.0 })
+    }
+
+    /// Whether a large or medium block begins here that lies in a near cache.
+    pub const fn is_cached(self) -> bool {
+        self.code() == Self::CACHED.code()
     }
 
     /// This entry with the mark of a paged unit, or without it.

@@ -464,6 +464,15 @@ impl Region {
         word.store(entry.to_bits(), Ordering::Relaxed);
     }
 
+    /// Replaces the map's entry of a committed unit in which no span lies. False if it is another
+    /// than `from`.
+    pub fn change_entry(&self, unit: UnitIndex, from: MapEntry, to: MapEntry) -> bool {
+        // SAFETY: the entry of a committed unit is committed, and stays so.
+        let word = unsafe { &*self.at::<AtomicU32>(MAP, unit as usize) };
+        word.compare_exchange(from.to_bits(), to.to_bits(), Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
+    }
+
     /// The class of the small block at this address, if the block belongs to no heap and begins in
     /// the first unit of its span.
     #[inline(always)]

@@ -70,17 +70,26 @@ impl<O: Os> Engine<O> {
         unsafe { self.region.address(0).add(block.start * self.os.page_size()) }
     }
 
-    /// Frees a large block of no heap.
-    pub(crate) fn free_large(&self, block: LargeBlock) {
-        match block {
-            LargeBlock::Run(first, units) => self.free_large_run(first, units),
-            LargeBlock::Medium(pages) => {
-                let (block, bytes) = (self.address_of(&pages), pages.len() * self.os.page_size());
-                if !self.pages().free_medium(pages) {
-                    self.fault("double free", block, "free");
-                }
-                self.count_large_freed(bytes);
+    /// Frees a large block of no heap, which begins at this address.
+    pub(crate) fn free_large(&self, address: *mut u8, block: LargeBlock) {
+        if !self.keep_near(address, &block) {
+            let bytes = self.large_size(&block);
+            if !self.return_large(block) {
+                self.fault("double free", address, "free");
             }
+            self.count_large_freed(bytes);
+        }
+    }
+
+    /// Returns a large block of no heap to the page heap. False if it is none any more.
+    pub(crate) fn return_large(&self, block: LargeBlock) -> bool {
+        match block {
+            LargeBlock::Run(first, units) => {
+                self.region.set_entry(first, MapEntry::LARGE_FREED);
+                self.pages().free(first, units);
+                true
+            }
+            LargeBlock::Medium(pages) => self.pages().free_medium(pages),
         }
     }
 
@@ -394,7 +403,7 @@ impl<O: Os> Engine<O> {
         Units::new(self.units_of(first)).map_or(0, |units| self.counted_bytes(size, units, heap))
     }
 
-    fn count_large(&self, bytes: usize) {
+    pub(crate) fn count_large(&self, bytes: usize) {
         self.counters.add_large(bytes);
         self.count_alloc(bytes);
     }

@@ -28,6 +28,7 @@ impl<O: Os> Engine<O> {
         self.rounds.hold();
         self.profile.switch.hold();
         self.for_each_slab_lock(Lock::hold);
+        self.near_caches().iter().for_each(|cache| cache.contents().hold());
         self.thread_slabs.hold();
         for central in &self.centrals {
             central.spans().hold();
@@ -61,6 +62,7 @@ impl<O: Os> Engine<O> {
                 central.spans().force_unlock();
             }
             self.thread_slabs.force_unlock();
+            self.near_caches().iter().for_each(|cache| cache.contents().force_unlock());
             self.for_each_slab_lock(|lock| lock.force_unlock());
             self.profile.switch.force_unlock();
             self.rounds.force_unlock();

@@ -37,8 +37,10 @@ use crate::central::Central;
 use crate::central::heap_record::Heaps;
 use crate::engine::callbacks::Callbacks;
 use crate::figures::choice::Choice;
+use crate::frontend::near_cache::NearCache;
 use crate::frontend::rseq::PerCpuBase;
 use crate::frontend::thread_slabs::ThreadSlabs;
+use crate::frontend::tuning::TRANSFER_CACHES_MAX;
 use crate::frontend::{Mode, Preferred};
 use crate::options::{Options, StatsChoice, TELLING};
 use crate::platform::message::Line;
@@ -105,6 +107,7 @@ pub struct Engine<O: Os> {
     pub(crate) thread_slabs: ThreadSlabs,
     /// The records of check mode. Its holder takes no other lock.
     pub(crate) check_table: Lock<CheckTable>,
+    pub(crate) near_caches: [NearCache; TRANSFER_CACHES_MAX],
     pub(crate) profile: Profile,
     /// The format of the statistics at exit, if it was changed: a [`StatsChoice`] plus 1.
     pub(crate) stats_at_exit: AtomicU8,
@@ -217,6 +220,7 @@ impl<O: Os> Engine<O> {
             check_table: Lock::new(CheckTable::new()),
             caches_ever_used: AtomicUsize::new(0),
             published_safety_mode: AtomicUsize::new(0),
+            near_caches: [const { NearCache::new() }; TRANSFER_CACHES_MAX],
             profile: Profile::new(),
             callbacks: Callbacks::new(),
             stats_at_exit: AtomicU8::new(0),

@@ -14,6 +14,7 @@ pub(crate) mod tuning;
 pub(crate) mod slab;
 pub(crate) mod owned_stack;
 pub(crate) mod transfer_cache;
+pub(crate) mod near_cache;
 pub(crate) mod rseq;
 pub(crate) mod thread_slabs;
 pub(crate) mod per_thread;

@@ -75,4 +75,11 @@ tunables! {
     TRANSFER_BYTES_MAX: usize = 256 << 10, "bytes", 29;
     /// The same with blocks of more than `LATE_BLOCK_BYTES`.
     LATE_TRANSFER_BYTES_MAX: usize = 4 << 20, "bytes", 39;
+
+    /// The most blocks in one near cache.
+    NEAR_BLOCKS_MAX: usize = 16, "blocks", 47;
+    /// The most bytes of blocks in one near cache.
+    NEAR_BYTES_MAX: usize = 2 << 20, "bytes", 47;
+    /// The longest block in a near cache.
+    NEAR_BLOCK_BYTES_MAX: usize = 1 << 20, "bytes", 47;
 }

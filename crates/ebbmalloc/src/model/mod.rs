@@ -13,6 +13,7 @@ use crate::backend::units::Units;
 use crate::central::Central;
 pub use crate::central::heap_record::HeapId;
 use crate::central::heap_record::{Contents, Heaps, find, record};
+use crate::frontend::near_cache::{NearBlock, NearBlocks, NearCache};
 use crate::frontend::owned_stack::OwnedStack;
 use crate::frontend::slab::{Header, Slab};
 use crate::frontend::thread_slabs::ThreadSlabs;
@@ -163,6 +164,45 @@ impl<O: Os> Layers<O> {
         // SAFETY: none. The mutant shows that this is unsound.
         unsafe { Slab::new(self.region.slabs().add(cache)).lock().force_unlock() }
     }
+}
+
+/// A near cache for blocks of one length.
+pub struct Near(NearCache);
+
+impl Near {
+    const BYTES: usize = 100 << 10;
+
+    /// An empty one.
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Self {
+        Self(NearCache::new())
+    }
+
+    /// Puts a block into the cache. Returns those that it has not, or not any more.
+    pub fn put(&self, block: *mut u8) -> Vec<*mut u8> {
+        addresses(&self.0.put(NearBlock { address: block.addr(), bytes: Self::BYTES }))
+    }
+
+    /// Takes the newest block; null if there is none.
+    pub fn take(&self) -> *mut u8 {
+        let taken = self.0.take(Self::BYTES);
+        taken.map_or(ptr::null_mut(), |block| ptr::without_provenance_mut(block.address))
+    }
+
+    /// Takes all blocks.
+    pub fn drain(&self) -> Vec<*mut u8> {
+        addresses(&self.0.take_all())
+    }
+
+    /// For mutants: unlocks the cache, also if another thread holds its lock.
+    pub fn break_lock(&self) {
+        // SAFETY: none. The mutant shows that this is unsound.
+        unsafe { self.0.contents().force_unlock() }
+    }
+}
+
+fn addresses(blocks: &NearBlocks) -> Vec<*mut u8> {
+    blocks.list().iter().map(|block| ptr::without_provenance_mut(block.address)).collect()
 }
 
 /// The slabs of thread mode.

@@ -329,6 +329,7 @@ impl Ledger {
                     self.large_rounding += (page - used) as u64;
                     return;
                 }
+                RunState::InUse if entry.is_cached() => &mut self.cached,
                 RunState::InUse if run.units > 0 && entry == MapEntry::HEAP => &mut self.tables,
                 RunState::InUse if run.units > 0 => &mut self.unclear,
                 RunState::Dirty => &mut self.free_runs,
@@ -350,7 +351,12 @@ impl Ledger {
             };
             *part += page as u64;
         });
-        if entry.is_medium() {
+        if entry.is_cached() {
+            // As other cached blocks, it is taken to be resident.
+            let bytes = ((run.left as usize).next_multiple_of(page) as u64).min(self.large);
+            self.large -= bytes;
+            self.cached += bytes;
+        } else if entry.is_medium() {
             self.large_blocks += 1;
             let rounding = ((run.left as usize).wrapping_neg() % page) as u64;
             let rounding = rounding.min(self.large);

@@ -17,6 +17,7 @@ mod limit;
 mod medium;
 mod misuse;
 mod model;
+mod near;
 mod oom;
 mod options;
 mod packing;

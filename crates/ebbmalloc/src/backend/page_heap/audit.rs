@@ -36,11 +36,11 @@ impl<O: Os> Pages<'_, O> {
     }
 
     /// Panics at the first paged unit or medium block that is recorded wrongly. Returns how many
-    /// units are paged, how many blocks there are, and the bytes of their pages.
+    /// units are paged, how many blocks the program has, and the bytes of their pages.
     pub fn check_paged(&self) -> (usize, usize, usize) {
         let page = self.os.page_size();
-        let (mut units, mut blocks, mut pages, mut used_pages) = (0, 0, 0, 0);
-        let (mut open, mut last_end) = (0, 0);
+        let (mut units, mut blocks, mut live_pages, mut pages) = (0, 0, 0, 0);
+        let (mut used_pages, mut open, mut last_end) = (0, 0, 0);
         for (unit, run) in self.runs().filter(|&(unit, _)| self.is_paged(unit)) {
             let used = self.used(unit);
             let last = 1 << (self.unit_pages() - 1);
@@ -51,7 +51,7 @@ impl<O: Os> Pages<'_, O> {
             open += run.flags.open() as usize;
             self.check_is_open(unit, run.flags.open());
             let entry = self.region.entry(unit as usize);
-            if entry.is_medium() {
+            if entry.is_medium() || entry.is_cached() {
                 assert!(!run.flags.open(), "a block begins in open unit {unit}");
                 let begin = unit as usize * self.unit_pages() + entry.begin(page) / page;
                 let block = pages_for(begin, run.left as usize, page);
@@ -62,12 +62,15 @@ impl<O: Os> Pages<'_, O> {
                     assert_eq!(self.used(unit) & mask, mask, "pages of unit {unit}");
                 }
                 last_end = block.end;
-                (blocks, pages) = (blocks + 1, pages + block.len());
+                pages += block.len();
+                if entry.is_medium() {
+                    (blocks, live_pages) = (blocks + 1, live_pages + block.len());
+                }
             }
         }
         assert_eq!(pages, used_pages, "pages of medium blocks");
         assert_eq!(self.check_gaps(), open, "open units");
-        (units, blocks, pages * page)
+        (units, blocks, live_pages * page)
     }
 
     /// Panics at the first run that is recorded wrongly. Returns how many units are in use.

@@ -64,14 +64,14 @@ impl DrainScope {
 }
 
 impl<O: Os> Engine<O> {
-    /// Drains stacks in transfer caches, shared caches, per-CPU caches, and own caches whose
+    /// Drains near caches, and stacks in transfer caches, shared caches, per-CPU caches, and own caches whose
     /// threads do not work on them now. False if no cache is in use: no stack was set up since the
     /// last drain. The caller holds the lock of the rounds.
     ///
     /// With several threads, per-CPU caches and own caches are drained only as the module says.
     #[inline(never)]
     pub(crate) fn drain(&self, scope: DrainScope) -> bool {
-        let mut in_use = false;
+        let mut in_use = self.drain_near(scope);
         // A slab that was never used stays untouched, so that it does not become resident.
         for slab in self.locked_slabs().filter(|&slab| is_any_set_up(slab)) {
             // SAFETY: it is no slab of a thread.

@@ -5,4 +5,5 @@
 pub(crate) mod cpu_slabs;
 pub(crate) mod miss;
 pub(crate) mod drain;
+pub(crate) mod near;
 pub(crate) mod reclaim;

@@ -278,8 +278,11 @@ impl<O: Os> Engine<O> {
         if self.ready() && self.all_in_heaps() {
             return self.alloc_in_default_heap(size, align);
         }
-        self.reclaim_if_due(size, align);
-        let mut granted = self.large(size, align);
+        let mut granted = self.take_near(size, align).map(|block| (block, false));
+        if granted.is_none() {
+            self.reclaim_if_due(size, align);
+            granted = self.large(size, align);
+        }
         if granted.is_none() && self.ready() && self.could_hold(size, align) {
             self.flush_all();
             granted = self.large(size, align);

@@ -178,7 +178,7 @@ impl<O: Os> Engine<O> {
             return self.free_sampled(block, None, operation);
         }
         self.profile_free(block);
-        self.free_large(self.large_at(block, operation));
+        self.free_large(block, self.large_at(block, operation));
         self.notify_scavenger();
     }
 

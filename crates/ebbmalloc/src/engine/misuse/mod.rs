@@ -30,7 +30,7 @@ impl<O: Os> Engine<O> {
         };
         let unit = (offset / UNIT) as UnitIndex;
         let (entry, page) = (region.entry(unit as usize), self.os.page_size());
-        if entry.is_large_freed() && offset % UNIT == entry.begin(page) {
+        if (entry.is_large_freed() || entry.is_cached()) && offset % UNIT == entry.begin(page) {
             return "double free";
         }
         // Perhaps inside a block: find the nearest one that begins below.

@@ -80,6 +80,7 @@ impl<O: Os> Engine<O> {
         let all = found.span_units + found.heap_units + found.large_units + paged_units;
         assert_eq!(all, in_use, "units in use");
         self.thread_slabs.check();
+        self.check_near();
         self.each_cached(|block, class| self.mark(block, Some(class)));
         self.each_cached(|block, _| self.unmark(block));
     }
@@ -185,6 +186,7 @@ impl<O: Os> Engine<O> {
                     found.large_units += run.units as usize;
                     found.large_bytes += self.noted_bytes(first);
                 }
+                entry if entry.is_cached() => found.large_units += run.units as usize,
                 MapEntry::LARGE_FREED if quarantined => {
                     found.large_blocks += 1;
                     found.large_units += run.units as usize;
@@ -194,6 +196,21 @@ impl<O: Os> Engine<O> {
             }
         }
         found
+    }
+
+    /// Checks that the blocks in near caches are those of which the map says so.
+    fn check_near(&self) {
+        let mut listed = 0;
+        for cache in self.near_caches() {
+            for block in cache.contents().lock().list() {
+                let unit = self.region.offset(ptr::without_provenance(block.address)) / UNIT;
+                assert!(self.region.entry(unit).is_cached(), "{block:?} is not cached");
+                listed += 1;
+            }
+        }
+        let units = self.region.units_in(0..self.region.committed() / UNIT);
+        let cached = units.filter(|&unit| self.region.entry(unit).is_cached()).count();
+        assert_eq!(cached, listed, "blocks in near caches");
     }
 
     /// Checks the heaps. Returns the units of their records and spans.

@@ -83,6 +83,7 @@ impl<O: Os> Engine<O> {
             stats.refills += row.refills;
             stats.flushes += row.flushes;
         }
+        stats.cached_bytes += self.near_bytes() as u64;
         stats.large_blocks = counters.large_blocks as u64;
         stats.large_bytes = counters.large_bytes as u64;
         let in_units = stats.heaps > 0 || self.all_in_heaps();

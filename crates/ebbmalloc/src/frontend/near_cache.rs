@@ -1,0 +1,179 @@
+//! Near caches: keep a few large blocks for the CPU whose threads freed them.
+//!
+//! Through the page heap, half of such blocks would come out on another CPU than the one whose
+//! caches have their memory, and all threads would wait for its lock (decisions/0047).
+//!
+//! A cached block stays as the program left it: for the page heap it is in use, with its size. So a
+//! request takes only a block with exactly its number of bytes. The page map tells that the block
+//! is free.
+
+use crate::frontend::tuning::{NEAR_BLOCKS_MAX, NEAR_BYTES_MAX};
+use crate::platform::sync::{Lock, const_fn};
+
+/// A large block: its address, and the bytes that a program may use, whole OS pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct NearBlock {
+    pub address: usize,
+    pub bytes: usize,
+}
+
+/// The near cache of a CPU, or of some. Starts a cache line. Threads only try its lock, and hold no
+/// other meanwhile.
+#[repr(align(64))]
+pub(crate) struct NearCache {
+    contents: Lock<NearBlocks>,
+}
+
+/// Some blocks, the oldest first.
+pub(crate) struct NearBlocks {
+    count: usize,
+    bytes: usize,
+    /// Whether a block came or went since the last [`NearCache::take_unused`].
+    is_used: bool,
+    blocks: [NearBlock; NEAR_BLOCKS_MAX],
+}
+
+impl NearBlocks {
+    const fn new() -> Self {
+        const NONE: NearBlock = NearBlock { address: 0, bytes: 0 };
+        Self { count: 0, bytes: 0, is_used: false, blocks: [NONE; NEAR_BLOCKS_MAX] }
+    }
+
+    /// A list of one block.
+    fn of(block: NearBlock) -> Self {
+        let mut blocks = Self::new();
+        blocks.push(block);
+        blocks
+    }
+
+    /// The blocks, the oldest first.
+    pub fn list(&self) -> &[NearBlock] {
+        &self.blocks[..self.count]
+    }
+
+    fn push(&mut self, block: NearBlock) {
+        self.blocks[self.count] = block;
+        self.count += 1;
+        self.bytes += block.bytes;
+    }
+
+    fn remove(&mut self, nth: usize) -> NearBlock {
+        let block = self.blocks[nth];
+        self.blocks.copy_within(nth + 1..self.count, nth);
+        self.count -= 1;
+        self.bytes -= block.bytes;
+        block
+    }
+}
+
+impl NearCache {
+    const_fn! {
+        /// An empty one. All zero bytes, as are all initial values of an engine, so that files hold
+        /// none.
+        pub fn new() -> Self {
+            Self { contents: Lock::new(NearBlocks::new()) }
+        }
+    }
+
+    /// Puts a block into the cache. Returns the blocks that the cache has not, or not any more: the
+    /// oldest ones, or this one where another thread works on the cache.
+    pub fn put(&self, block: NearBlock) -> NearBlocks {
+        let Some(mut contents) = self.contents.try_lock() else { return NearBlocks::of(block) };
+        let mut removed = NearBlocks::new();
+        while contents.count == NEAR_BLOCKS_MAX
+            || contents.count > 0 && contents.bytes + block.bytes > NEAR_BYTES_MAX
+        {
+            removed.push(contents.remove(0));
+        }
+        contents.push(block);
+        contents.is_used = true;
+        removed
+    }
+
+    /// Takes the newest block of this many bytes. `None` if there is none, or where another thread
+    /// works on the cache.
+    pub fn take(&self, bytes: usize) -> Option<NearBlock> {
+        let mut contents = self.contents.try_lock()?;
+        let nth = contents.list().iter().rposition(|block| block.bytes == bytes)?;
+        contents.is_used = true;
+        Some(contents.remove(nth))
+    }
+
+    /// Takes all blocks, unless another thread works on the cache.
+    pub fn take_all(&self) -> NearBlocks {
+        self.contents.try_lock().map_or(NearBlocks::new(), |mut contents| {
+            core::mem::replace(&mut *contents, NearBlocks::new())
+        })
+    }
+
+    /// Takes all blocks if none came or went since the last call.
+    pub fn take_unused(&self) -> NearBlocks {
+        let Some(mut contents) = self.contents.try_lock() else { return NearBlocks::new() };
+        match core::mem::take(&mut contents.is_used) {
+            true => NearBlocks::new(),
+            false => core::mem::replace(&mut *contents, NearBlocks::new()),
+        }
+    }
+
+    /// How many bytes it holds. Waits for a thread that works on the cache.
+    pub fn bytes(&self) -> usize {
+        self.contents.lock().bytes
+    }
+
+    /// Locks the cache, for fork and for an audit.
+    pub fn contents(&self) -> &Lock<NearBlocks> {
+        &self.contents
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(address: usize, bytes: usize) -> NearBlock {
+        NearBlock { address, bytes }
+    }
+
+    #[test]
+    fn the_newest_block_of_that_length_comes_first() {
+        let cache = NearCache::new();
+        for (address, bytes) in [(1, 4096), (2, 8192), (3, 4096), (4, 8192)] {
+            assert!(cache.put(block(address, bytes)).list().is_empty());
+        }
+        let taken = [4096, 4096, 4096, 8192].map(|bytes| cache.take(bytes));
+        assert_eq!(taken, [Some(block(3, 4096)), Some(block(1, 4096)), None, Some(block(4, 8192))]);
+        assert_eq!((cache.bytes(), cache.take_all().list()), (8192, &[block(2, 8192)][..]));
+        assert_eq!(cache.bytes(), 0);
+    }
+
+    #[test]
+    fn old_blocks_make_room() {
+        let cache = NearCache::new();
+        for address in 0..NEAR_BLOCKS_MAX {
+            assert!(cache.put(block(address, 4096)).list().is_empty());
+        }
+        assert_eq!(cache.put(block(100, 4096)).list(), [block(0, 4096)]);
+        let removed = cache.put(block(101, NEAR_BYTES_MAX));
+        assert_eq!(removed.list().len(), NEAR_BLOCKS_MAX);
+        assert_eq!(cache.take_all().list(), [block(101, NEAR_BYTES_MAX)]);
+    }
+
+    #[test]
+    fn where_another_thread_works_nothing_is_lost() {
+        let cache = NearCache::new();
+        cache.put(block(1, 4096));
+        let working = cache.contents().lock();
+        assert_eq!(cache.put(block(2, 4096)).list(), [block(2, 4096)]);
+        assert_eq!((cache.take(4096), cache.take_all().list().len()), (None, 0));
+        drop(working);
+        assert_eq!(cache.take(4096), Some(block(1, 4096)));
+    }
+
+    #[test]
+    fn unused_blocks_go_with_the_second_look() {
+        let cache = NearCache::new();
+        cache.put(block(1, 4096));
+        assert!(cache.take_unused().list().is_empty());
+        assert_eq!(cache.take_unused().list(), [block(1, 4096)]);
+    }
+}

@@ -1,0 +1,136 @@
+//! Tests near caches: which large blocks they keep, who gets them, and when they give them back.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use ebbmalloc::internals::{Engine, OsThreads};
+use ebbmalloc_testkit::FakeOs;
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+/// What one cache holds.
+const CAPACITY: usize = 2 * MIB;
+
+fn os() -> FakeOs {
+    FakeOs::default().cpus(2).mode("slot").still().space(256 * MIB)
+}
+
+/// Allocates a block and frees it. Returns its address.
+fn freed(engine: &Engine<FakeOs>, size: usize) -> *mut u8 {
+    let block = engine.alloc(size);
+    assert!(!block.is_null());
+    // SAFETY: a live block, freed once.
+    unsafe { engine.free(block) };
+    block
+}
+
+fn cached(engine: &Engine<FakeOs>) -> usize {
+    engine.check();
+    engine.stats().cached_bytes as usize
+}
+
+#[test]
+fn blocks_of_the_same_pages_come_back_newest_first() {
+    let engine = Engine::new(os());
+    for size in [70_000, 200_000, 600_000, MIB] {
+        let blocks = [(); 2].map(|()| engine.alloc(size));
+        // SAFETY: live blocks, each freed once.
+        blocks.iter().for_each(|&block| unsafe { engine.free(block) });
+        let stats = engine.stats();
+        assert_eq!((stats.large_blocks, stats.live_bytes), (0, 0));
+        assert!(cached(&engine) >= 2 * size);
+        // A page more would not fit; a byte less takes as many pages.
+        let other = engine.alloc(size + 4096);
+        assert!(!blocks.contains(&other));
+        assert_eq!([(); 2].map(|()| engine.alloc(size - 1)), [blocks[1], blocks[0]]);
+        let live = [other, blocks[0], blocks[1]];
+        engine.check_with(&live);
+        // SAFETY: live blocks, each freed once.
+        live.into_iter().for_each(|block| unsafe { engine.free(block) });
+        engine.trim();
+        assert_eq!(cached(&engine), 0);
+    }
+}
+
+#[test]
+fn they_hold_a_little_the_newest() {
+    let engine = Engine::new(os());
+    let blocks: Vec<_> = (0..40).map(|_| engine.alloc(200 * KIB)).collect();
+    // SAFETY: live blocks, each freed once.
+    blocks.iter().for_each(|&block| unsafe { engine.free(block) });
+    assert_eq!(cached(&engine), CAPACITY / (200 * KIB) * (200 * KIB));
+    assert_eq!(engine.alloc(200 * KIB), blocks[39]);
+}
+
+#[test]
+fn some_blocks_are_not_for_them() {
+    let engine = Engine::new(os());
+    freed(&engine, MIB + 1);
+    assert_eq!(cached(&engine), 0);
+    // An alignment above that of a page.
+    let near = freed(&engine, 100_000);
+    assert_ne!(engine.alloc_aligned(100_000, 64 * KIB), near);
+    // At once, so says the program.
+    let engine = Engine::new(os().environment("EBB_PURGE_DELAY", "0"));
+    freed(&engine, 100_000);
+    assert_eq!(cached(&engine), 0);
+    // With one CPU the page heap is as near.
+    let engine = Engine::new(os().cpus(1));
+    freed(&engine, 100_000);
+    assert_eq!(cached(&engine), 0);
+}
+
+#[test]
+fn zeroed_blocks_are_clear() {
+    let engine = Engine::new(os());
+    for size in [100_000, 700_000] {
+        let block = freed(&engine, size);
+        // SAFETY: memory of the fake, which no other block has now.
+        unsafe { block.write_bytes(7, size) };
+        assert_eq!(engine.alloc_zeroed(size), block);
+        // SAFETY: a live block of that size.
+        let bytes = unsafe { std::slice::from_raw_parts(block, size) };
+        assert!(bytes.iter().all(|&byte| byte == 0));
+    }
+}
+
+#[test]
+fn they_make_room_at_the_limit() {
+    let engine = Engine::new(os().environment("EBB_LIMIT", "8M"));
+    for size in [MIB, 500_000, 3 * MIB, 70_000, 6 * MIB, 900_000, 6 * MIB] {
+        freed(&engine, size);
+    }
+    engine.check();
+}
+
+#[test]
+fn what_stays_unused_goes_in_rounds() {
+    let engine = Engine::new(os());
+    freed(&engine, 100_000);
+    let mut held = Vec::new();
+    while cached(&engine) > 0 {
+        assert!(held.len() < 10, "{held:?}");
+        engine.os().sleep_ms(1000);
+        engine.idle();
+        held.push(engine.stats().held_bytes);
+    }
+}
+
+#[test]
+fn a_second_free_is_noticed() {
+    for size in [100_000, 700_000] {
+        let engine = Engine::new(os());
+        let block = freed(&engine, size);
+        for resizes in [false, true] {
+            // SAFETY: none: the engine must detect the mistake.
+            let twice = || unsafe {
+                match resizes {
+                    true => _ = engine.realloc(block, 2 * size, 1),
+                    false => engine.free(block),
+                }
+            };
+            let panic = catch_unwind(AssertUnwindSafe(twice)).expect_err("no fault");
+            let message = panic.downcast::<String>().expect("what the engine says");
+            assert!(message.starts_with("ebbmalloc: double free: 0x"), "{size}: {message}");
+        }
+    }
+}
