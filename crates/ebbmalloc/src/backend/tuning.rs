@@ -115,7 +115,7 @@ tunables! {
     /// With data at fewer places, the block is not overwritten with zeros.
     ZERO_PROBES_WITH_DATA_MIN: usize = ZERO_PROBES / 2, "places", 26;
     /// From this length on, what seems to hold zeros is purged. Less is read.
-    PURGED_ZEROS_BYTES_MIN: usize = 4 << 20, "bytes", 26;
+    PURGED_ZEROS_BYTES_MIN: usize = 16 << 20, "bytes", 26;
     /// After this many blocks without data in a row, blocks of that length are not probed for a
     /// while. A probe takes a page fault.
     SPARSE_BLOCKS_MIN: u8 = 4, "blocks", 26;
