@@ -76,6 +76,8 @@ pub struct Scavenger {
     pub(crate) is_paused: AtomicBool,
     /// Time between two rounds, in ms; 0 for the usual one.
     pub(crate) round_ms: AtomicU32,
+    /// Whether free memory is purged at once (`EBB_PURGE_DELAY=0`).
+    pub(crate) purges_at_once: AtomicBool,
 }
 
 impl Scavenger {
@@ -96,6 +98,7 @@ impl Scavenger {
                 freed: AtomicBool::new(false),
                 is_paused: AtomicBool::new(false),
                 round_ms: AtomicU32::new(0),
+                purges_at_once: AtomicBool::new(false),
             }
         }
     }

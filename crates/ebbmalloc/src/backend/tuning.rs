@@ -109,18 +109,22 @@ tunables! {
     HUGE_SKIPS_LOG_MAX: u32 = 6, "doublings", 37;
 
     /// Places where a large block is probed for data before it is cleared.
-    ZERO_PROBES: usize = 16, "places", 26;
+    ZERO_PROBES: usize = 16, "places", 48;
     /// OS pages probed at each place.
-    ZERO_PROBE_PAGES: usize = 4, "pages", 26;
+    ZERO_PROBE_PAGES: usize = 4, "pages", 48;
     /// With data at fewer places, the block is not overwritten with zeros.
-    ZERO_PROBES_WITH_DATA_MIN: usize = ZERO_PROBES / 2, "places", 26;
-    /// From this length on, what seems to hold zeros is purged. Less is read.
-    PURGED_ZEROS_BYTES_MIN: usize = 16 << 20, "bytes", 26;
+    ZERO_PROBES_WITH_DATA_MIN: usize = ZERO_PROBES / 2, "places", 48;
+    /// From this length on, what seems to hold zeros is purged.
+    PURGED_ZEROS_BYTES_MIN: usize = 16 << 20, "bytes", 48;
+    /// Less is read, but from this length on purged too while few pages hold data.
+    PURGED_SPARSE_BYTES_MIN: usize = 1 << 20, "bytes", 48;
+    /// Fewer than this, but some: a block without data may have been filled with zeros.
+    SPARSE_DIVISOR: usize = 16, "of the pages", 48;
     /// After this many blocks without data in a row, blocks of that length are not probed for a
     /// while. A probe takes a page fault.
-    SPARSE_BLOCKS_MIN: u8 = 4, "blocks", 26;
+    SPARSE_BLOCKS_MIN: u8 = 4, "blocks", 48;
     /// log2 of the most blocks in a row that are not probed.
-    SPARSE_SKIPS_LOG_MAX: u8 = 8, "doublings", 26;
+    SPARSE_SKIPS_LOG_MAX: u8 = 8, "doublings", 48;
 
     /// Requests for a scavenger, by threads other than the first, that are ignored before one
     /// starts it.

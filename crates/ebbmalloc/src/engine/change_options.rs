@@ -77,5 +77,10 @@ impl<O: Os> Engine<O> {
         self.pages.lock().retention.delay = delay;
         let round_ms = if let DelayChoice::Ms(ms) = delay { ms } else { 0 };
         self.scavenger.round_ms.store(round_ms, Ordering::Relaxed);
+        let at_once = delay == DelayChoice::Ms(0);
+        self.scavenger.purges_at_once.store(at_once, Ordering::Relaxed);
+        if at_once {
+            self.drain_near(false);
+        }
     }
 }

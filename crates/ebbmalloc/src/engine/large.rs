@@ -8,7 +8,7 @@ use crate::backend::page_heap::Granted;
 use crate::backend::page_map::MapEntry;
 use crate::backend::region::UnitIndex;
 use crate::backend::run::{Run, RunState, large_bytes};
-use crate::backend::tuning::{MEDIUM_BYTES_MAX, PURGED_ZEROS_BYTES_MIN};
+use crate::backend::tuning::MEDIUM_BYTES_MAX;
 use crate::backend::units::{PageRange, UnitRange, Units, is_medium};
 use crate::engine::Engine;
 use crate::engine::lookup::LargeBlock;
@@ -74,22 +74,10 @@ impl<O: Os> Engine<O> {
     pub(crate) fn free_large(&self, address: *mut u8, block: LargeBlock) {
         if !self.keep_near(address, &block) {
             let bytes = self.large_size(&block);
-            if !self.return_large(block) {
+            if !self.return_large(block, false) {
                 self.fault("double free", address, "free");
             }
             self.count_large_freed(bytes);
-        }
-    }
-
-    /// Returns a large block of no heap to the page heap. False if it is none any more.
-    pub(crate) fn return_large(&self, block: LargeBlock) -> bool {
-        match block {
-            LargeBlock::Run(first, units) => {
-                self.region.set_entry(first, MapEntry::LARGE_FREED);
-                self.pages().free(first, units);
-                true
-            }
-            LargeBlock::Medium(pages) => self.pages().free_medium(pages),
         }
     }
 
@@ -115,8 +103,10 @@ impl<O: Os> Engine<O> {
         unsafe { copy(from, to, bytes) }
     }
 
-    /// Clears the memory of a block: writes zeros as far as it seems to hold data, and purges the
-    /// rest. Where that is not long, reads it instead, and writes the pages that hold data.
+    /// Clears the memory of a block: writes zeros as far as it seems to hold data. Reads the rest,
+    /// and writes the pages that hold data; or purges it, as [`Zeroing::purges`] says.
+    ///
+    /// [`Zeroing::purges`]: crate::backend::zeroing::Zeroing::purges
     ///
     /// # Safety
     /// The memory is committed and the caller's alone.
@@ -130,9 +120,10 @@ impl<O: Os> Engine<O> {
         let purged_bytes = unsafe {
             let written = before + self.bytes_to_write(start.add(before), whole);
             let rest = before + whole - written;
-            if rest < PURGED_ZEROS_BYTES_MIN {
+            if !self.zeroing.purges(rest) {
                 clear(start, written);
-                return clear_sparse(start.add(written), bytes - written);
+                let cleared = clear_sparse(start.add(written), bytes - written);
+                return self.zeroing.note_read(rest, cleared);
             }
             if !self.os.purge(start.add(written), rest) {
                 return clear(start, bytes);
@@ -401,16 +392,6 @@ impl<O: Os> Engine<O> {
         // size, or gives the run back.
         let (size, heap) = unsafe { (Run::asked_at(run), Run::heap_at(run)) };
         Units::new(self.units_of(first)).map_or(0, |units| self.counted_bytes(size, units, heap))
-    }
-
-    pub(crate) fn count_large(&self, bytes: usize) {
-        self.counters.add_large(bytes);
-        self.count_alloc(bytes);
-    }
-
-    pub(crate) fn count_large_freed(&self, bytes: usize) {
-        self.counters.remove_large(bytes);
-        self.count_free(bytes);
     }
 
     /// Purges the pages behind the end of the large block that begins at this unit, if one does and

@@ -1,6 +1,7 @@
 //! Looks up addresses: which small block, large block or block of a heap begins there, if any. It
 //! reports no misuse and aborts no program; `misuse` does.
 
+use crate::backend::page_map::MapEntry;
 use crate::backend::region::UnitIndex;
 use crate::backend::run::{Run, large_bytes};
 use crate::backend::units::{PageRange, pages_for};
@@ -77,8 +78,12 @@ impl<O: Os> Engine<O> {
     /// The large block that begins at this address, if one does and no heap owns it.
     pub(crate) fn large_block(&self, address: *mut u8) -> Option<LargeBlock> {
         let offset = self.region.committed_offset(address)?;
+        self.large_block_of(offset, self.region.entry(offset / UNIT))
+    }
+
+    /// The large block at this offset, if this is the entry of its unit.
+    pub(crate) fn large_block_of(&self, offset: usize, entry: MapEntry) -> Option<LargeBlock> {
         let (first, page) = ((offset / UNIT) as UnitIndex, self.os.page_size());
-        let entry = self.region.entry(first as usize);
         if !entry.is_large() || entry.is_of_heap() || offset % UNIT != entry.begin(page) {
             return None;
         }

@@ -269,6 +269,18 @@ impl<O: Os> Engine<O> {
         }
     }
 
+    /// Counts a large block that takes this many bytes.
+    pub(crate) fn count_large(&self, bytes: usize) {
+        self.counters.add_large(bytes);
+        self.count_alloc(bytes);
+    }
+
+    /// Counts a large block that was freed.
+    pub(crate) fn count_large_freed(&self, bytes: usize) {
+        self.counters.remove_large(bytes);
+        self.count_free(bytes);
+    }
+
     /// Prints the reason as one line and aborts the process.
     #[cold]
     pub fn fail(&self, why: &str) -> ! {

@@ -106,7 +106,7 @@ impl<O: Os> Engine<O> {
         }
         if self.scavenger.counts_none() {
             // The first thread may only wait from now on: nothing would purge any more.
-            self.drain_near(DrainScope::All);
+            self.drain_near(false);
             let mut pages = self.pages();
             let counts = pages.counts;
             let kept = pages.retention.keep_at_last_exit(&self.os, &counts);

@@ -7,7 +7,7 @@
 //! request takes only a block with exactly its number of bytes. The page map tells that the block
 //! is free.
 
-use crate::frontend::tuning::{NEAR_BLOCKS_MAX, NEAR_BYTES_MAX};
+use crate::frontend::tuning::NEAR_BLOCKS_MAX;
 use crate::platform::sync::{Lock, const_fn};
 
 /// A large block: its address, and the bytes that a program may use, whole OS pages.
@@ -75,13 +75,17 @@ impl NearCache {
         }
     }
 
-    /// Puts a block into the cache. Returns the blocks that the cache has not, or not any more: the
-    /// oldest ones, or this one where another thread works on the cache.
-    pub fn put(&self, block: NearBlock) -> NearBlocks {
+    /// Puts a block into the cache, which may hold `max_bytes`. Returns the blocks that the cache
+    /// has not, or not any more: the oldest ones, or this one if it is too long, or where another
+    /// thread works on the cache.
+    pub fn put(&self, block: NearBlock, max_bytes: usize) -> NearBlocks {
+        if block.bytes > max_bytes {
+            return NearBlocks::of(block);
+        }
         let Some(mut contents) = self.contents.try_lock() else { return NearBlocks::of(block) };
         let mut removed = NearBlocks::new();
         while contents.count == NEAR_BLOCKS_MAX
-            || contents.count > 0 && contents.bytes + block.bytes > NEAR_BYTES_MAX
+            || contents.count > 0 && contents.bytes + block.bytes > max_bytes
         {
             removed.push(contents.remove(0));
         }
@@ -90,11 +94,12 @@ impl NearCache {
         removed
     }
 
-    /// Takes the newest block of this many bytes. `None` if there is none, or where another thread
-    /// works on the cache.
-    pub fn take(&self, bytes: usize) -> Option<NearBlock> {
+    /// Takes the newest block of this many bytes at this alignment. `None` if there is none, or
+    /// where another thread works on the cache.
+    pub fn take(&self, bytes: usize, align: usize) -> Option<NearBlock> {
         let mut contents = self.contents.try_lock()?;
-        let nth = contents.list().iter().rposition(|block| block.bytes == bytes)?;
+        let fits = |block: &NearBlock| block.bytes == bytes && block.address.is_multiple_of(align);
+        let nth = contents.list().iter().rposition(fits)?;
         contents.is_used = true;
         Some(contents.remove(nth))
     }
@@ -128,51 +133,68 @@ impl NearCache {
 
 #[cfg(test)]
 mod tests {
+    use std::vec::Vec;
+
     use super::*;
+
+    const MAX_BYTES: usize = 2 << 20;
 
     fn block(address: usize, bytes: usize) -> NearBlock {
         NearBlock { address, bytes }
+    }
+
+    fn put(cache: &NearCache, address: usize, bytes: usize) -> Vec<NearBlock> {
+        cache.put(block(address, bytes), MAX_BYTES).list().to_vec()
     }
 
     #[test]
     fn the_newest_block_of_that_length_comes_first() {
         let cache = NearCache::new();
         for (address, bytes) in [(1, 4096), (2, 8192), (3, 4096), (4, 8192)] {
-            assert!(cache.put(block(address, bytes)).list().is_empty());
+            assert!(put(&cache, address, bytes).is_empty());
         }
-        let taken = [4096, 4096, 4096, 8192].map(|bytes| cache.take(bytes));
+        let taken = [4096, 4096, 4096, 8192].map(|bytes| cache.take(bytes, 1));
         assert_eq!(taken, [Some(block(3, 4096)), Some(block(1, 4096)), None, Some(block(4, 8192))]);
         assert_eq!((cache.bytes(), cache.take_all().list()), (8192, &[block(2, 8192)][..]));
         assert_eq!(cache.bytes(), 0);
     }
 
     #[test]
+    fn blocks_have_the_alignment_asked_for() {
+        let cache = NearCache::new();
+        put(&cache, 3 << 16, 4096);
+        put(&cache, 5 << 12, 4096);
+        assert_eq!(cache.take(4096, 1 << 16), Some(block(3 << 16, 4096)));
+        assert_eq!(cache.take(4096, 1 << 16), None);
+    }
+
+    #[test]
     fn old_blocks_make_room() {
         let cache = NearCache::new();
         for address in 0..NEAR_BLOCKS_MAX {
-            assert!(cache.put(block(address, 4096)).list().is_empty());
+            assert!(put(&cache, address, 4096).is_empty());
         }
-        assert_eq!(cache.put(block(100, 4096)).list(), [block(0, 4096)]);
-        let removed = cache.put(block(101, NEAR_BYTES_MAX));
-        assert_eq!(removed.list().len(), NEAR_BLOCKS_MAX);
-        assert_eq!(cache.take_all().list(), [block(101, NEAR_BYTES_MAX)]);
+        assert_eq!(put(&cache, 100, 4096), [block(0, 4096)]);
+        assert_eq!(put(&cache, 101, MAX_BYTES).len(), NEAR_BLOCKS_MAX);
+        assert_eq!(put(&cache, 102, MAX_BYTES + 1), [block(102, MAX_BYTES + 1)]);
+        assert_eq!(cache.take_all().list(), [block(101, MAX_BYTES)]);
     }
 
     #[test]
     fn where_another_thread_works_nothing_is_lost() {
         let cache = NearCache::new();
-        cache.put(block(1, 4096));
+        put(&cache, 1, 4096);
         let working = cache.contents().lock();
-        assert_eq!(cache.put(block(2, 4096)).list(), [block(2, 4096)]);
-        assert_eq!((cache.take(4096), cache.take_all().list().len()), (None, 0));
+        assert_eq!(put(&cache, 2, 4096), [block(2, 4096)]);
+        assert_eq!((cache.take(4096, 1), cache.take_all().list().len()), (None, 0));
         drop(working);
-        assert_eq!(cache.take(4096), Some(block(1, 4096)));
+        assert_eq!(cache.take(4096, 1), Some(block(1, 4096)));
     }
 
     #[test]
     fn unused_blocks_go_with_the_second_look() {
         let cache = NearCache::new();
-        cache.put(block(1, 4096));
+        put(&cache, 1, 4096);
         assert!(cache.take_unused().list().is_empty());
         assert_eq!(cache.take_unused().list(), [block(1, 4096)]);
     }

@@ -80,6 +80,10 @@ tunables! {
     NEAR_BLOCKS_MAX: usize = 16, "blocks", 47;
     /// The most bytes of blocks in one near cache.
     NEAR_BYTES_MAX: usize = 2 << 20, "bytes", 47;
+    /// The lowest such bound.
+    NEAR_BYTES_MIN: usize = 256 << 10, "bytes", 47;
+    /// All near caches together hold this share of the large blocks in use, between these bounds.
+    NEAR_DIVISOR: usize = 8, "of large blocks in use", 47;
     /// The longest block in a near cache.
     NEAR_BLOCK_BYTES_MAX: usize = 1 << 20, "bytes", 47;
 }

@@ -180,12 +180,13 @@ impl Near {
 
     /// Puts a block into the cache. Returns those that it has not, or not any more.
     pub fn put(&self, block: *mut u8) -> Vec<*mut u8> {
-        addresses(&self.0.put(NearBlock { address: block.addr(), bytes: Self::BYTES }))
+        let block = NearBlock { address: block.addr(), bytes: Self::BYTES };
+        addresses(&self.0.put(block, 1 << 20))
     }
 
     /// Takes the newest block; null if there is none.
     pub fn take(&self) -> *mut u8 {
-        let taken = self.0.take(Self::BYTES);
+        let taken = self.0.take(Self::BYTES, 1);
         taken.map_or(ptr::null_mut(), |block| ptr::without_provenance_mut(block.address))
     }
 

@@ -7,5 +7,5 @@ tunables! {
     RANGE_ATTEMPTS_MAX: u32 = 8, "ranges", 31;
     /// From this length on, a copy writes no zeros where there are zeros. Shorter blocks mostly lie
     /// in memory that is resident.
-    SPARSE_COPY_BYTES_MIN: usize = 64 << 10, "bytes", 26;
+    SPARSE_COPY_BYTES_MIN: usize = 64 << 10, "bytes", 48;
 }

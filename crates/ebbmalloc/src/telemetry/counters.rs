@@ -42,6 +42,11 @@ impl Counters {
         self.large_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
+    /// Bytes of large blocks that the program holds.
+    pub fn large_bytes(&self) -> usize {
+        self.large_bytes.load(Ordering::Relaxed)
+    }
+
     /// Counts bytes that the thread with this token allocated or freed.
     ///
     /// No thread waits here. A signal handler may have interrupted this function, or a process may

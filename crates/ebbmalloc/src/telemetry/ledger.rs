@@ -262,13 +262,16 @@ impl Ledger {
     pub(crate) fn walk(&mut self, tables: &mut impl Tables) {
         let units = tables.committed();
         // Unit 0 is never handed out, but may be resident.
-        let mut unit = 0;
+        let (mut unit, mut cached_bytes) = (0, 0);
         while unit < units {
             let Some((run, entry)) = tables.run(unit) else { break };
             let end = (unit + run.units.max(1) as usize).min(units);
-            self.book_run(tables, unit..end, run, entry);
+            cached_bytes += self.book_run(tables, unit..end, run, entry);
             unit = end;
         }
+        let cached_bytes = cached_bytes.min(self.large);
+        self.large -= cached_bytes;
+        self.cached += cached_bytes;
         let (slab_bytes, cached) = tables.slabs();
         let held_back =
             if tables.safety_mode() == CHECKED { tables.held_back() } else { HeldBack::NONE };
@@ -291,17 +294,18 @@ impl Ledger {
         self.book_tables(tables, unit);
     }
 
-    /// Books the run in these units: a span, a large block, or free memory.
+    /// Books the run in these units: a span, a large block, or free memory. Returns the bytes of a
+    /// medium block that begins there and is cached, which is booked as a large block.
     fn book_run(
         &mut self,
         tables: &mut impl Tables,
         units: core::ops::Range<usize>,
         run: Run,
         entry: MapEntry,
-    ) {
+    ) -> u64 {
         let bytes = units.len() * UNIT;
         if matches!(run.state, RunState::Unmapped | RunState::Foreign) {
-            return;
+            return 0;
         }
         self.committed += bytes as u64;
         if let (RunState::InUse, Some(class)) = (run.state, entry.class())
@@ -310,11 +314,10 @@ impl Ledger {
             && bytes == span.bytes()
         {
             self.book_span(tables, units.start, class, &span);
-            return;
+            return 0;
         }
         if run.state == RunState::InUse && run.units == 1 && entry.is_paged() {
-            self.book_paged(tables, units.start, run, entry);
-            return;
+            return self.book_paged(tables, units.start, run, entry);
         }
         let large = run.state == RunState::InUse && run.units > 0 && entry.is_large();
         let asked = if (1..=bytes).contains(&run.asked()) { run.asked() } else { bytes };
@@ -338,11 +341,19 @@ impl Ledger {
             };
             *part += page as u64;
         });
+        0
     }
 
     /// Books a unit with pages of medium blocks. The rounding of a block, less than a page, counts
-    /// where it begins, as if its last page were resident.
-    fn book_paged(&mut self, tables: &mut impl Tables, unit: usize, run: Run, entry: MapEntry) {
+    /// where it begins, as if its last page were resident. Returns the bytes of a block that begins
+    /// there and is cached: as other cached blocks, it is taken to be resident.
+    fn book_paged(
+        &mut self,
+        tables: &mut impl Tables,
+        unit: usize,
+        run: Run,
+        entry: MapEntry,
+    ) -> u64 {
         let page = tables.page();
         for_each_resident(tables, address_of(tables, unit), UNIT, |offset| {
             let part = match run.asked_high >> (offset / page) & 1 {
@@ -352,17 +363,16 @@ impl Ledger {
             *part += page as u64;
         });
         if entry.is_cached() {
-            // As other cached blocks, it is taken to be resident.
-            let bytes = ((run.left as usize).next_multiple_of(page) as u64).min(self.large);
-            self.large -= bytes;
-            self.cached += bytes;
-        } else if entry.is_medium() {
+            return (run.left as usize).div_ceil(page) as u64 * page as u64;
+        }
+        if entry.is_medium() {
             self.large_blocks += 1;
             let rounding = ((run.left as usize).wrapping_neg() % page) as u64;
             let rounding = rounding.min(self.large);
             self.large -= rounding;
             self.large_rounding += rounding;
         }
+        0
     }
 
     /// Books a span that begins at `unit`.

@@ -14,6 +14,13 @@ fn os() -> FakeOs {
     FakeOs::default().cpus(2).mode("slot").still().space(256 * MIB)
 }
 
+/// An engine whose near caches may hold all that they ever may, and the block because of which.
+fn engine(os: FakeOs) -> (Engine<FakeOs>, *mut u8) {
+    let engine = Engine::new(os);
+    let block = engine.alloc(64 * MIB);
+    (engine, block)
+}
+
 /// Allocates a block and frees it. Returns its address.
 fn freed(engine: &Engine<FakeOs>, size: usize) -> *mut u8 {
     let block = engine.alloc(size);
@@ -30,20 +37,20 @@ fn cached(engine: &Engine<FakeOs>) -> usize {
 
 #[test]
 fn blocks_of_the_same_pages_come_back_newest_first() {
-    let engine = Engine::new(os());
+    let (engine, long) = engine(os());
     for size in [70_000, 200_000, 600_000, MIB] {
         let blocks = [(); 2].map(|()| engine.alloc(size));
         // SAFETY: live blocks, each freed once.
         blocks.iter().for_each(|&block| unsafe { engine.free(block) });
         let stats = engine.stats();
-        assert_eq!((stats.large_blocks, stats.live_bytes), (0, 0));
+        assert_eq!((stats.large_blocks, stats.live_bytes as usize), (1, 64 * MIB));
         assert!(cached(&engine) >= 2 * size);
         // A page more would not fit; a byte less takes as many pages.
         let other = engine.alloc(size + 4096);
         assert!(!blocks.contains(&other));
         assert_eq!([(); 2].map(|()| engine.alloc(size - 1)), [blocks[1], blocks[0]]);
         let live = [other, blocks[0], blocks[1]];
-        engine.check_with(&live);
+        engine.check_with(&[other, blocks[0], blocks[1], long]);
         // SAFETY: live blocks, each freed once.
         live.into_iter().for_each(|block| unsafe { engine.free(block) });
         engine.trim();
@@ -53,23 +60,42 @@ fn blocks_of_the_same_pages_come_back_newest_first() {
 
 #[test]
 fn they_hold_a_little_the_newest() {
-    let engine = Engine::new(os());
+    let (engine, long) = engine(os());
     let blocks: Vec<_> = (0..40).map(|_| engine.alloc(200 * KIB)).collect();
     // SAFETY: live blocks, each freed once.
     blocks.iter().for_each(|&block| unsafe { engine.free(block) });
     assert_eq!(cached(&engine), CAPACITY / (200 * KIB) * (200 * KIB));
     assert_eq!(engine.alloc(200 * KIB), blocks[39]);
+    // Less beside fewer large blocks.
+    // SAFETY: live blocks, each freed once.
+    unsafe { engine.free(long) };
+    freed(&engine, 200 * KIB);
+    freed(&engine, 100 * KIB);
+    assert_eq!(cached(&engine), 100 * KIB);
 }
 
 #[test]
 fn some_blocks_are_not_for_them() {
-    let engine = Engine::new(os());
+    let (engine, _) = engine(os());
     freed(&engine, MIB + 1);
+    // SAFETY: a live block, freed once.
+    unsafe { engine.free(engine.alloc_aligned(20_000, 128 * KIB)) };
     assert_eq!(cached(&engine), 0);
-    // An alignment above that of a page.
+    // The alignment counts.
     let near = freed(&engine, 100_000);
-    assert_ne!(engine.alloc_aligned(100_000, 64 * KIB), near);
-    // At once, so says the program.
+    let aligned = engine.alloc_aligned(100_000, 64 * KIB);
+    assert_eq!(aligned == near, near.addr().is_multiple_of(64 * KIB));
+    // SAFETY: a live block, freed once.
+    unsafe { engine.free(aligned) };
+    assert_eq!(engine.alloc_aligned(100_000, 64 * KIB), aligned);
+    // At once, so says the program, also later.
+    freed(&engine, 300_000);
+    assert!(cached(&engine) > 0 && engine.set("purge_delay", "0").is_ok());
+    freed(&engine, 100_000);
+    assert_eq!(cached(&engine), 0);
+    assert!(engine.set("purge_delay", "100").is_ok());
+    freed(&engine, 100_000);
+    assert!(cached(&engine) > 0);
     let engine = Engine::new(os().environment("EBB_PURGE_DELAY", "0"));
     freed(&engine, 100_000);
     assert_eq!(cached(&engine), 0);
@@ -82,6 +108,7 @@ fn some_blocks_are_not_for_them() {
 #[test]
 fn zeroed_blocks_are_clear() {
     let engine = Engine::new(os());
+    engine.alloc(64 * MIB);
     for size in [100_000, 700_000] {
         let block = freed(&engine, size);
         // SAFETY: memory of the fake, which no other block has now.
@@ -100,11 +127,20 @@ fn they_make_room_at_the_limit() {
         freed(&engine, size);
     }
     engine.check();
+    // Also for a block that grows in place.
+    let engine = Engine::new(os().environment("EBB_LIMIT", "32M"));
+    let block = engine.alloc(24 * MIB);
+    freed(&engine, 600_000);
+    assert!(cached(&engine) > 0);
+    // SAFETY: a live block.
+    let grown = unsafe { engine.realloc(block, 31 * MIB, 1) };
+    assert!(!grown.is_null());
+    engine.check();
 }
 
 #[test]
 fn what_stays_unused_goes_in_rounds() {
-    let engine = Engine::new(os());
+    let (engine, _) = engine(os());
     freed(&engine, 100_000);
     let mut held = Vec::new();
     while cached(&engine) > 0 {
@@ -118,7 +154,7 @@ fn what_stays_unused_goes_in_rounds() {
 #[test]
 fn a_second_free_is_noticed() {
     for size in [100_000, 700_000] {
-        let engine = Engine::new(os());
+        let (engine, _) = engine(os());
         let block = freed(&engine, size);
         for resizes in [false, true] {
             // SAFETY: none: the engine must detect the mistake.

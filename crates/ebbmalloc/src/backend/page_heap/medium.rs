@@ -64,9 +64,11 @@ impl<O: Os> Pages<'_, O> {
         }
     }
 
-    /// Frees a medium block. False if it is none any more: another thread has freed it.
-    pub fn free_medium(&mut self, block: PageRange) -> bool {
+    /// Frees a medium block, which lies in a near cache or not, as `cached` says. False if it does
+    /// so no more: another thread has freed it.
+    pub fn free_medium(&mut self, block: PageRange, cached: bool) -> bool {
         let (first, entry) = self.entry_of(&block);
+        let entry = entry.with_cached(cached);
         // SAFETY: the unit was in use, hence it is committed. The lock guards its record.
         let size = unsafe { (*self.region.run(first)).left as usize };
         let is_block = self.region.entry(first as usize) == entry

@@ -64,14 +64,19 @@ impl DrainScope {
 }
 
 impl<O: Os> Engine<O> {
-    /// Drains near caches, and stacks in transfer caches, shared caches, per-CPU caches, and own caches whose
-    /// threads do not work on them now. False if no cache is in use: no stack was set up since the
-    /// last drain. The caller holds the lock of the rounds.
+    /// Drains near caches, and stacks in transfer caches, shared caches, per-CPU caches, and own
+    /// caches whose threads do not work on them now. False if no cache is in use: no stack was set
+    /// up since the last drain, and near caches are empty. The caller holds the lock of the rounds.
     ///
     /// With several threads, per-CPU caches and own caches are drained only as the module says.
     #[inline(never)]
     pub(crate) fn drain(&self, scope: DrainScope) -> bool {
-        let mut in_use = self.drain_near(scope);
+        let mut in_use = match scope {
+            DrainScope::Classes(_) => false,
+            DrainScope::Unused | DrainScope::All => {
+                self.drain_near(matches!(scope, DrainScope::Unused))
+            }
+        };
         // A slab that was never used stays untouched, so that it does not become resident.
         for slab in self.locked_slabs().filter(|&slab| is_any_set_up(slab)) {
             // SAFETY: it is no slab of a thread.

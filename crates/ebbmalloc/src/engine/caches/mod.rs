@@ -4,6 +4,6 @@
 // Lowest first: each uses only modules above it in this list.
 pub(crate) mod cpu_slabs;
 pub(crate) mod miss;
-pub(crate) mod drain;
 pub(crate) mod near;
+pub(crate) mod drain;
 pub(crate) mod reclaim;

@@ -1,15 +1,15 @@
 //! Keeps large blocks in near caches as programs free them, and hands them out again.
 
+use crate::backend::page_map::MapEntry;
 use crate::backend::region::UnitIndex;
 use crate::backend::run::large_bytes;
 use crate::engine::Engine;
-use crate::engine::caches::drain::DrainScope;
 use crate::engine::lookup::LargeBlock;
 use crate::frontend::near_cache::NearBlock;
 use crate::frontend::near_cache::{NearBlocks, NearCache};
-use crate::frontend::tuning::NEAR_BLOCK_BYTES_MAX;
-use crate::options::DelayChoice;
+use crate::frontend::tuning::{NEAR_BLOCK_BYTES_MAX, NEAR_BYTES_MAX, NEAR_BYTES_MIN, NEAR_DIVISOR};
 use crate::platform::os::Os;
+use crate::platform::sync::Ordering;
 use crate::size_class::{SMALL_MAX, UNIT};
 
 impl<O: Os> Engine<O> {
@@ -18,14 +18,13 @@ impl<O: Os> Engine<O> {
         &self.near_caches[..self.setup().transfer_cache_count]
     }
 
-    /// The near cache for a block of `bytes` bytes. `None` if it is too long, or if there is one
-    /// thread only: then the page heap is as near. Nor if free memory is to be purged at once.
-    fn near_cache(&self, bytes: usize) -> Option<&NearCache> {
+    /// The near cache of this CPU. `None` if there is one thread only: then the page heap is as
+    /// near. Nor if free memory is to be purged at once.
+    fn near_cache(&self) -> Option<&NearCache> {
         let caches = self.near_caches();
-        if bytes > NEAR_BLOCK_BYTES_MAX
-            || caches.is_empty()
+        if caches.is_empty()
             || self.os.is_single()
-            || self.setup().options.purge_delay == DelayChoice::Ms(0)
+            || self.scavenger.purges_at_once.load(Ordering::Relaxed)
         {
             return None;
         }
@@ -33,20 +32,20 @@ impl<O: Os> Engine<O> {
         caches.get(nearest % caches.len())
     }
 
-    /// Takes a large block of `size` bytes at this alignment from the near cache. Null if it has
+    /// Takes a large block of `size` bytes at this alignment from the near cache. `None` if it has
     /// none. The block holds old contents.
     #[inline(never)]
     pub(crate) fn take_near(&self, size: usize, align: usize) -> Option<*mut u8> {
-        if !self.is_ready() || size <= SMALL_MAX || align > self.os.page_size() {
+        let bytes = large_bytes(size, self.os.page_size());
+        if !self.is_ready() || !(SMALL_MAX + 1..=NEAR_BLOCK_BYTES_MAX).contains(&bytes) {
             return None;
         }
-        let bytes = large_bytes(size, self.os.page_size());
-        let block = self.near_cache(bytes)?.take(bytes)?;
-        let first = self.unit_at(block);
-        let entry = self.region.entry(first as usize);
-        self.region.set_entry(first, entry.with_cached(false));
+        let block = self.near_cache()?.take(bytes, align)?;
+        let (address, unit) = self.place_of(block);
+        let entry = self.region.entry(unit as usize);
+        self.region.set_entry(unit, entry.with_cached(false));
         self.count_large(bytes);
-        Some(self.address_at(block))
+        Some(address)
     }
 
     /// Keeps a large block, which the program gives up, in the near cache. False if it goes to the
@@ -54,32 +53,40 @@ impl<O: Os> Engine<O> {
     #[inline(never)]
     pub(crate) fn keep_near(&self, address: *mut u8, block: &LargeBlock) -> bool {
         let bytes = self.large_size(block);
-        let Some(cache) = self.near_cache(bytes) else { return false };
+        if !(SMALL_MAX + 1..=NEAR_BLOCK_BYTES_MAX).contains(&bytes) {
+            return false;
+        }
+        let Some(cache) = self.near_cache() else { return false };
         let block = NearBlock { address: address.addr(), bytes };
-        let first = self.unit_at(block);
-        let entry = self.region.entry(first as usize);
+        let (_, unit) = self.place_of(block);
+        let entry = self.region.entry(unit as usize);
         // Another thread may have freed the block meanwhile.
-        if !entry.is_large() || !self.region.change_entry(first, entry, entry.with_cached(true)) {
+        if !entry.is_large() || !self.region.change_entry(unit, entry, entry.with_cached(true)) {
             self.fault("double free", address, "free");
         }
         self.count_large_freed(bytes);
-        self.give_back(cache.put(block));
+        let share = self.counters.large_bytes() / NEAR_DIVISOR / self.near_caches().len();
+        let max_bytes = share.clamp(NEAR_BYTES_MIN, NEAR_BYTES_MAX);
+        self.give_back(cache.put(block, max_bytes));
         true
     }
 
     /// Gives the blocks of near caches back to the page heap: all of them, or the unused ones.
     /// Returns whether some stay.
-    pub(crate) fn drain_near(&self, scope: DrainScope) -> bool {
+    pub(crate) fn drain_near(&self, only_unused: bool) -> bool {
         let mut in_use = false;
         for cache in self.near_caches() {
-            match scope {
-                DrainScope::Classes(_) => {}
-                DrainScope::All => self.give_back(cache.take_all()),
-                DrainScope::Unused => self.give_back(cache.take_unused()),
-            }
+            self.give_back(if only_unused { cache.take_unused() } else { cache.take_all() });
             in_use |= cache.bytes() > 0;
         }
         in_use
+    }
+
+    /// Empties near caches, because memory is short. False if they were empty.
+    pub(crate) fn free_near(&self) -> bool {
+        let any = self.near_bytes() > 0;
+        self.drain_near(false);
+        any
     }
 
     /// Bytes in near caches.
@@ -87,22 +94,33 @@ impl<O: Os> Engine<O> {
         self.near_caches().iter().map(NearCache::bytes).sum()
     }
 
-    fn give_back(&self, blocks: NearBlocks) {
-        for &block in blocks.list() {
-            let first = self.unit_at(block);
-            let entry = self.region.entry(first as usize);
-            self.region.set_entry(first, entry.with_cached(false));
-            if let Some(found) = self.large_block(self.address_at(block)) {
-                self.return_large(found);
+    /// Returns a large block of no heap to the page heap. It lies in a near cache or not, as
+    /// `cached` says. False if it does so no more.
+    pub(crate) fn return_large(&self, block: LargeBlock, cached: bool) -> bool {
+        match block {
+            LargeBlock::Run(first, units) => {
+                self.region.set_entry(first, MapEntry::LARGE_FREED);
+                self.pages().free(first, units);
+                true
             }
+            LargeBlock::Medium(pages) => self.pages().free_medium(pages, cached),
         }
     }
 
-    fn unit_at(&self, block: NearBlock) -> UnitIndex {
-        (self.region.offset(self.address_at(block)) / UNIT) as UnitIndex
+    fn give_back(&self, blocks: NearBlocks) {
+        for &block in blocks.list() {
+            let (address, unit) = self.place_of(block);
+            // Up to the end the map says that the block is free.
+            let entry = self.region.entry(unit as usize).with_cached(false);
+            let found = self.large_block_of(self.region.offset(address), entry);
+            let is_freed = found.is_some_and(|found| self.return_large(found, true));
+            debug_assert!(is_freed, "{block:?} was not in a near cache");
+        }
     }
 
-    fn address_at(&self, block: NearBlock) -> *mut u8 {
-        self.region.address(0).with_addr(block.address)
+    /// Where a block in a near cache begins: its address and unit.
+    fn place_of(&self, block: NearBlock) -> (*mut u8, UnitIndex) {
+        let address = self.region.address(0).with_addr(block.address);
+        (address, (self.region.offset(address) / UNIT) as UnitIndex)
     }
 }

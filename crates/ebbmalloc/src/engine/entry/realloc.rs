@@ -125,11 +125,12 @@ impl<O: Os> Engine<O> {
         may_move: bool,
     ) -> *mut u8 {
         let taken = self.profile_free(block);
+        let resize = || match found {
+            LargeBlock::Run(first, units) => self.resize_large(*first, *units, size),
+            LargeBlock::Medium(pages) => self.resize_medium(pages.clone(), size),
+        };
         let resized = is_aligned(block, align)
-            && match found {
-                LargeBlock::Run(first, units) => self.resize_large(*first, *units, size),
-                LargeBlock::Medium(pages) => self.resize_medium(pages.clone(), size),
-            };
+            && (resize() || self.pages().is_at_limit && self.free_near() && resize());
         let new = match found {
             _ if resized => {
                 self.notify_scavenger();
