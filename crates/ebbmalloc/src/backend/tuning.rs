@@ -114,12 +114,9 @@ tunables! {
     ZERO_PROBE_PAGES: usize = 4, "pages", 48;
     /// With data at fewer places, the block is not overwritten with zeros.
     ZERO_PROBES_WITH_DATA_MIN: usize = ZERO_PROBES / 2, "places", 48;
-    /// From this length on, what seems to hold zeros is purged.
-    PURGED_ZEROS_BYTES_MIN: usize = 16 << 20, "bytes", 48;
-    /// Less is read, but from this length on purged too while few pages hold data.
-    PURGED_SPARSE_BYTES_MIN: usize = 1 << 20, "bytes", 48;
-    /// Fewer than this, but some: a block without data may have been filled with zeros.
-    SPARSE_DIVISOR: usize = 16, "of the pages", 48;
+    /// From this length on, what seems to hold zeros is purged. Less is read: the program may have
+    /// written zeros, and would fault for each page again.
+    PURGED_ZEROS_BYTES_MIN: usize = 4 << 20, "bytes", 48;
     /// After this many blocks without data in a row, blocks of that length are not probed for a
     /// while. A probe takes a page fault.
     SPARSE_BLOCKS_MIN: u8 = 4, "blocks", 48;

@@ -1,15 +1,16 @@
-//! Decides how much of a large block to clear by writing zeros, in memory that was used before.
+//! Decides how to clear a large block in memory that was used before: by writing zeros, or by
+//! reading it or purging it.
 //!
 //! Writing zeros makes pages resident that may never be touched, as in a sparse table that is
 //! allocated again and again. Purging makes the pages fault that are touched, which takes longer
 //! than writing them. The old contents tell which is better (decisions/0048).
 
 // Not those of `platform::sync`, which loom may replace: nothing depends on their order.
-use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
 use crate::backend::tuning::{
-    PURGED_SPARSE_BYTES_MIN, PURGED_ZEROS_BYTES_MIN, SPARSE_BLOCKS_MIN, SPARSE_DIVISOR,
-    SPARSE_SKIPS_LOG_MAX, ZERO_PROBE_PAGES, ZERO_PROBES, ZERO_PROBES_WITH_DATA_MIN,
+    SPARSE_BLOCKS_MIN, SPARSE_SKIPS_LOG_MAX, ZERO_PROBE_PAGES, ZERO_PROBES,
+    ZERO_PROBES_WITH_DATA_MIN,
 };
 use crate::size_class::UNIT;
 
@@ -18,8 +19,6 @@ pub(crate) struct Zeroing {
     /// One element for each power of two of block bytes. Upper byte: how many blocks in a row had
     /// no data. Lower byte: how many blocks not to probe from now on.
     history: [AtomicU16; usize::BITS as usize],
-    /// Bit n: of the last block of 2^n bytes and more that was read, few pages held data.
-    sparse: AtomicU64,
     /// Blocks probed so far, as a seed of the pages to probe.
     probes: AtomicU32,
 }
@@ -28,7 +27,6 @@ impl Zeroing {
     pub const fn new() -> Self {
         Self {
             history: [const { AtomicU16::new(0) }; usize::BITS as usize],
-            sparse: AtomicU64::new(0),
             probes: AtomicU32::new(0),
         }
     }
@@ -49,8 +47,6 @@ impl Zeroing {
             set(blocks_without, skips - 1);
             return 0;
         }
-        // What is not to be overwritten is read this time.
-        self.sparse.fetch_and(!bit(bytes), Ordering::Relaxed);
         let (places_with_data, end) = self.count_places_with_data(bytes.div_ceil(page), has_data);
         if places_with_data < ZERO_PROBES_WITH_DATA_MIN {
             let bits =
@@ -63,22 +59,6 @@ impl Zeroing {
         }
         set(0, 0);
         if places_with_data == ZERO_PROBES { bytes } else { end * page }
-    }
-
-    /// Whether memory of this length that is not to be overwritten is purged. Else it is read, and
-    /// only pages with data are overwritten: the program may have written zeros, and would fault
-    /// for each page again.
-    pub fn purges(&self, bytes: usize) -> bool {
-        bytes >= PURGED_ZEROS_BYTES_MIN
-            || bytes >= PURGED_SPARSE_BYTES_MIN
-                && self.sparse.load(Ordering::Relaxed) & bit(bytes) != 0
-    }
-
-    /// Records that such memory was read, of which `data_bytes` held data.
-    pub fn note_read(&self, bytes: usize, data_bytes: usize) {
-        if data_bytes > 0 && data_bytes < bytes / SPARSE_DIVISOR {
-            self.sparse.fetch_or(bit(bytes), Ordering::Relaxed);
-        }
     }
 
     /// Returns at how many places there is data, up to the first place without, and about where
@@ -113,11 +93,6 @@ impl Zeroing {
         }
         (ZERO_PROBES, all_pages)
     }
-}
-
-/// The bit in [`Zeroing::sparse`] for memory of this length.
-fn bit(bytes: usize) -> u64 {
-    1 << bytes.max(1).ilog2()
 }
 
 /// A hash in which each bit depends on all bits of the input (Chris Wellons, lowbias32).
@@ -173,26 +148,6 @@ mod tests {
     fn of_what_has_data_in_front_that_is_written() {
         let all = written(4000, 20, |page| page < 3000);
         assert_eq!(all, [3000; 20]);
-    }
-
-    #[test]
-    fn what_may_be_zeros_of_the_program_is_read() {
-        let (zeroing, mib) = (Zeroing::new(), 1 << 20);
-        let after = |bytes, data_bytes| {
-            zeroing.to_write(bytes, PAGE, |_| false);
-            let first = zeroing.purges(bytes);
-            zeroing.note_read(bytes, data_bytes);
-            (first, zeroing.purges(bytes))
-        };
-        // Filled with zeros, some data, and much.
-        for data_bytes in [0, mib, 4 * mib] {
-            assert_eq!(after(8 * mib, data_bytes), (false, false));
-        }
-        assert_eq!(after(8 * mib, PAGE), (false, true));
-        assert!(zeroing.purges(15 * mib) && !zeroing.purges(7 * mib));
-        // Too short, and too long.
-        assert_eq!(after(mib - PAGE, PAGE), (false, false));
-        assert_eq!(after(16 * mib, 0), (true, true));
     }
 
     #[test]

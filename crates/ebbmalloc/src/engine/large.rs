@@ -8,7 +8,7 @@ use crate::backend::page_heap::Granted;
 use crate::backend::page_map::MapEntry;
 use crate::backend::region::UnitIndex;
 use crate::backend::run::{Run, RunState, large_bytes};
-use crate::backend::tuning::MEDIUM_BYTES_MAX;
+use crate::backend::tuning::{MEDIUM_BYTES_MAX, PURGED_ZEROS_BYTES_MIN};
 use crate::backend::units::{PageRange, UnitRange, Units, is_medium};
 use crate::engine::Engine;
 use crate::engine::lookup::LargeBlock;
@@ -103,10 +103,8 @@ impl<O: Os> Engine<O> {
         unsafe { copy(from, to, bytes) }
     }
 
-    /// Clears the memory of a block: writes zeros as far as it seems to hold data. Reads the rest,
-    /// and writes the pages that hold data; or purges it, as [`Zeroing::purges`] says.
-    ///
-    /// [`Zeroing::purges`]: crate::backend::zeroing::Zeroing::purges
+    /// Clears the memory of a block: writes zeros as far as it seems to hold data, and purges the
+    /// rest. If that is short, reads it instead, and writes the pages that hold data.
     ///
     /// # Safety
     /// The memory is committed and the caller's alone.
@@ -120,10 +118,9 @@ impl<O: Os> Engine<O> {
         let purged_bytes = unsafe {
             let written = before + self.bytes_to_write(start.add(before), whole);
             let rest = before + whole - written;
-            if !self.zeroing.purges(rest) {
+            if rest < PURGED_ZEROS_BYTES_MIN {
                 clear(start, written);
-                let cleared = clear_sparse(start.add(written), bytes - written);
-                return self.zeroing.note_read(rest, cleared);
+                return clear_sparse(start.add(written), bytes - written);
             }
             if !self.os.purge(start.add(written), rest) {
                 return clear(start, bytes);
