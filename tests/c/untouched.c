@@ -52,8 +52,8 @@ int main(void) {
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         long before = faults(), peak = status_kib("VmHWM");
         many(sizes[i]);
-        // Touches one page of a block and reads one more. Blocks below 4 MiB are read, which takes a
-        // fault a page where a longer one was purged.
+        // Touches one page of a block and reads one more. Blocks below 4 MiB are read, which takes
+        // a fault a page where a longer one was purged.
         long most = (15 * TURNS + 50) * 2 + (sizes[i] <= 8 * MIB ? 30000 : 0);
         CHECK(faults() - before < most);
         CHECK(status_kib("VmHWM") - peak < 4096);

@@ -32,8 +32,8 @@ impl Zeroing {
     }
 
     /// Returns how many of a block's `bytes` to overwrite with zeros, from its beginning on: a
-    /// multiple of `page`, or all. The rest is to be purged or read. `has_data` tells whether a page of
-    /// that number holds anything but zeros.
+    /// multiple of `page`, or all. The rest is to be purged or read. `has_data` tells whether a
+    /// page of that number holds anything but zeros.
     pub fn to_write(&self, bytes: usize, page: usize, has_data: impl Fn(usize) -> bool) -> usize {
         if bytes <= UNIT || bytes < ZERO_PROBES * page {
             return bytes;
