@@ -19,7 +19,7 @@ static void churn(uint32_t seed, int steps) {
         unsigned slot = random32(&state) % KEPT;
         if (kept[slot].bytes) CHECK(intact(kept[slot].bytes, kept[slot].size, slot));
         // Never 0 bytes, for which realloc frees.
-        size_t size = 1 + random_size(&state) % 20000;
+        size_t size = 1 + random_size(&state) % (random32(&state) % 64 ? 20000 : 300000);
         if (step % 5 == 0) {
             CHECK((kept[slot].bytes = realloc(kept[slot].bytes, size)) != NULL);
         } else {

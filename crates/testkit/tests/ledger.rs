@@ -97,14 +97,14 @@ fn assert_no_less(stats: &Stats, ledger: &Ledger, page: usize) {
 fn it_adds_up_whatever_is_done() {
     for (mode, page) in [("slot", 4096), ("thread", 4096), ("slot", 65536), ("thread", 16384)] {
         // Enough addresses: short of them, the engine would unmap some.
-        let os = FakeOs::default().mode(mode).page(page).space(32 << 20);
+        let os = FakeOs::default().mode(mode).page(page).space(128 << 20);
         let engine = Engine::new(os);
         let mut held: Vec<*mut u8> = Vec::new();
         let mut random = 1u64;
         for step in 0..3000 {
             random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             let number = (random >> 33) as usize;
-            let size = [number % 200, number % 5000, number % 60000, number % 300_000][step % 4];
+            let size = [number % 200, number % 5000, number % 60000, number % 900_000][step % 4];
             match number % 5 {
                 0..3 if held.len() < 120 => held.extend(blocks(&engine, size, 1)),
                 _ if !held.is_empty() => {

@@ -162,7 +162,9 @@ mod tests {
                 assert_eq!(entry.within_span((first as usize + 1) << UNIT_SHIFT), UNIT);
             }
         }
-        for entry in [MapEntry::NONE, MapEntry::LARGE, MapEntry::LARGE_FREED, MapEntry::HEAP] {
+        let cached = MapEntry::LARGE.with_cached(true);
+        let large = [MapEntry::LARGE, MapEntry::LARGE_FREED, cached];
+        for entry in large.into_iter().chain([MapEntry::NONE, MapEntry::HEAP]) {
             assert_eq!((key_at(5, entry), entry.class()), (0, None));
         }
     }

@@ -465,7 +465,8 @@ impl Region {
     }
 
     /// Replaces the map's entry of a committed unit in which no span lies. False if it is another
-    /// than `from`.
+    /// than `from`. The owner of a large block may do so without a lock: the page heap changes only
+    /// entries of units in which no such block begins.
     pub fn change_entry(&self, unit: UnitIndex, from: MapEntry, to: MapEntry) -> bool {
         // SAFETY: the entry of a committed unit is committed, and stays so.
         let word = unsafe { &*self.at::<AtomicU32>(MAP, unit as usize) };

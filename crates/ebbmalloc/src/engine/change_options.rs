@@ -1,5 +1,5 @@
 //! Changes the options that another process may change too (`ebb set`). To change them takes no
-//! lock but that of the page heap, and allocates nothing.
+//! lock but those of the page heap and of near caches, and allocates nothing.
 
 use core::num::NonZeroUsize;
 
@@ -19,7 +19,11 @@ impl<O: Os> Engine<O> {
                 return Err(SetError::NotNow);
             }
             Place::huge => self.pages.lock().huge.choice = options.huge,
-            Place::purge_delay => self.set_purge_delay(options.purge_delay),
+            Place::purge_delay => {
+                self.set_purge_delay(options.purge_delay);
+                // A thread that has not seen it may still keep a block.
+                self.drain_near(false);
+            }
             Place::scavenger if self.scavenger.is_off() => return Err(SetError::OnlyAtStart),
             Place::scavenger => {
                 let is_off = options.scavenger == ScavengerChoice::Off;
@@ -43,6 +47,7 @@ impl<O: Os> Engine<O> {
 
     /// Sets another limit, and purges free memory beyond it. Blocks beyond it stay.
     fn change_limit(&self, options: &Options) -> Result<(), SetError> {
+        self.drain_near(false);
         let mut pages = self.pages();
         let memory_bytes = NonZeroUsize::new(pages.retention.memory_bytes);
         let memory_bytes = memory_bytes.map(|bytes| bytes.get() as u64);
@@ -77,10 +82,6 @@ impl<O: Os> Engine<O> {
         self.pages.lock().retention.delay = delay;
         let round_ms = if let DelayChoice::Ms(ms) = delay { ms } else { 0 };
         self.scavenger.round_ms.store(round_ms, Ordering::Relaxed);
-        let at_once = delay == DelayChoice::Ms(0);
-        self.scavenger.purges_at_once.store(at_once, Ordering::Relaxed);
-        if at_once {
-            self.drain_near(false);
-        }
+        self.scavenger.purges_at_once.store(delay == DelayChoice::Ms(0), Ordering::Relaxed);
     }
 }

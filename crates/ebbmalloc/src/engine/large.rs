@@ -118,15 +118,14 @@ impl<O: Os> Engine<O> {
         let purged_bytes = unsafe {
             let written = before + self.bytes_to_write(start.add(before), whole);
             let rest = before + whole - written;
-            if rest < PURGED_ZEROS_BYTES_MIN {
-                clear(start, written);
-                return clear_sparse(start.add(written), bytes - written);
-            }
-            if !self.os.purge(start.add(written), rest) {
-                return clear(start, bytes);
-            }
+            let is_purged = (rest >= PURGED_ZEROS_BYTES_MIN || !O::READS_ARE_FREE)
+                && self.os.purge(start.add(written), rest);
             clear(start, written);
-            clear(start.add(before + whole), bytes - before - whole);
+            let read = written + if is_purged { rest } else { 0 };
+            clear_sparse(start.add(read), bytes - read);
+            if !is_purged {
+                return;
+            }
             rest
         };
         self.pages().count_purge(units, purged_bytes);
@@ -181,6 +180,7 @@ impl<O: Os> Engine<O> {
         };
         let before = self.noted_bytes(first);
         let mut pages = self.pages();
+        pages.is_at_limit = false;
         let heap = pages.heap_of(first);
         if needed < run.length() {
             pages.shrink(run, needed);
@@ -204,6 +204,7 @@ impl<O: Os> Engine<O> {
             return false;
         };
         let mut pages = self.pages();
+        pages.is_at_limit = false;
         if size <= SMALL_MAX {
             // A request with an alignment that no small block has.
             return false;

@@ -17,8 +17,8 @@ pub(crate) struct NearBlock {
     pub bytes: usize,
 }
 
-/// The near cache of a CPU, or of some. Starts a cache line. Threads only try its lock, and hold no
-/// other meanwhile.
+/// The near cache of a CPU, or of some. Starts a cache line. Threads that free or allocate only try
+/// its lock; who holds it takes no other.
 #[repr(align(64))]
 pub(crate) struct NearCache {
     contents: Lock<NearBlocks>,
@@ -28,15 +28,15 @@ pub(crate) struct NearCache {
 pub(crate) struct NearBlocks {
     count: usize,
     bytes: usize,
-    /// Whether a block came or went since the last [`NearCache::take_unused`].
-    is_used: bool,
+    /// How many of the oldest were there at the last [`NearCache::take_unused`].
+    stayed: usize,
     blocks: [NearBlock; NEAR_BLOCKS_MAX],
 }
 
 impl NearBlocks {
     const fn new() -> Self {
         const NONE: NearBlock = NearBlock { address: 0, bytes: 0 };
-        Self { count: 0, bytes: 0, is_used: false, blocks: [NONE; NEAR_BLOCKS_MAX] }
+        Self { count: 0, bytes: 0, stayed: 0, blocks: [NONE; NEAR_BLOCKS_MAX] }
     }
 
     /// A list of one block.
@@ -62,6 +62,7 @@ impl NearBlocks {
         self.blocks.copy_within(nth + 1..self.count, nth);
         self.count -= 1;
         self.bytes -= block.bytes;
+        self.stayed -= (nth < self.stayed) as usize;
         block
     }
 }
@@ -90,7 +91,6 @@ impl NearCache {
             removed.push(contents.remove(0));
         }
         contents.push(block);
-        contents.is_used = true;
         removed
     }
 
@@ -100,24 +100,22 @@ impl NearCache {
         let mut contents = self.contents.try_lock()?;
         let fits = |block: &NearBlock| block.bytes == bytes && block.address.is_multiple_of(align);
         let nth = contents.list().iter().rposition(fits)?;
-        contents.is_used = true;
         Some(contents.remove(nth))
     }
 
-    /// Takes all blocks, unless another thread works on the cache.
+    /// Takes all blocks.
     pub fn take_all(&self) -> NearBlocks {
-        self.contents.try_lock().map_or(NearBlocks::new(), |mut contents| {
-            core::mem::replace(&mut *contents, NearBlocks::new())
-        })
+        core::mem::replace(&mut *self.contents.lock(), NearBlocks::new())
     }
 
-    /// Takes all blocks if none came or went since the last call.
-    pub fn take_unused(&self) -> NearBlocks {
-        let Some(mut contents) = self.contents.try_lock() else { return NearBlocks::new() };
-        match core::mem::take(&mut contents.is_used) {
-            true => NearBlocks::new(),
-            false => core::mem::replace(&mut *contents, NearBlocks::new()),
+    /// Takes the blocks that were there at the last call too. Returns also whether others stay.
+    pub fn take_unused(&self) -> (NearBlocks, bool) {
+        let (mut contents, mut removed) = (self.contents.lock(), NearBlocks::new());
+        while contents.stayed > 0 {
+            removed.push(contents.remove(0));
         }
+        contents.stayed = contents.count;
+        (removed, contents.count > 0)
     }
 
     /// How many bytes it holds. Waits for a thread that works on the cache.
@@ -186,7 +184,7 @@ mod tests {
         put(&cache, 1, 4096);
         let working = cache.contents().lock();
         assert_eq!(put(&cache, 2, 4096), [block(2, 4096)]);
-        assert_eq!((cache.take(4096, 1), cache.take_all().list().len()), (None, 0));
+        assert_eq!(cache.take(4096, 1), None);
         drop(working);
         assert_eq!(cache.take(4096, 1), Some(block(1, 4096)));
     }
@@ -194,8 +192,21 @@ mod tests {
     #[test]
     fn unused_blocks_go_with_the_second_look() {
         let cache = NearCache::new();
+        let unused = || {
+            let (blocks, stays) = cache.take_unused();
+            (blocks.list().to_vec(), stays)
+        };
         put(&cache, 1, 4096);
-        assert!(cache.take_unused().list().is_empty());
-        assert_eq!(cache.take_unused().list(), [block(1, 4096)]);
+        put(&cache, 2, 8192);
+        assert_eq!(unused(), (Vec::new(), true));
+        // One of them is used all the time.
+        for _ in 0..3 {
+            assert_eq!(cache.take(8192, 1), Some(block(2, 8192)));
+            put(&cache, 2, 8192);
+            unused();
+        }
+        assert_eq!(cache.take(4096, 1), None);
+        assert_eq!(unused(), (std::vec![block(2, 8192)], false));
+        assert_eq!(unused(), (Vec::new(), false));
     }
 }

@@ -16,7 +16,7 @@ use crate::size_class::{CLASSES, UNIT, UNIT_SHIFT};
 
 const MAGIC: u64 = u64::from_ne_bytes(*b"ebbeacon");
 /// Version of the layout, to be raised with changes that leave all sizes in [`Shape`] as they are.
-const LAYOUT: u32 = 9;
+const LAYOUT: u32 = 10;
 
 /// The record at the start of the table of spans.
 #[derive(Clone, Copy, Debug)]

@@ -262,16 +262,13 @@ impl Ledger {
     pub(crate) fn walk(&mut self, tables: &mut impl Tables) {
         let units = tables.committed();
         // Unit 0 is never handed out, but may be resident.
-        let (mut unit, mut cached_bytes) = (0, 0);
+        let (mut unit, mut cached_end) = (0, 0);
         while unit < units {
             let Some((run, entry)) = tables.run(unit) else { break };
             let end = (unit + run.units.max(1) as usize).min(units);
-            cached_bytes += self.book_run(tables, unit..end, run, entry);
+            self.book_run(tables, unit..end, run, entry, &mut cached_end);
             unit = end;
         }
-        let cached_bytes = cached_bytes.min(self.large);
-        self.large -= cached_bytes;
-        self.cached += cached_bytes;
         let (slab_bytes, cached) = tables.slabs();
         let held_back =
             if tables.safety_mode() == CHECKED { tables.held_back() } else { HeldBack::NONE };
@@ -294,18 +291,19 @@ impl Ledger {
         self.book_tables(tables, unit);
     }
 
-    /// Books the run in these units: a span, a large block, or free memory. Returns the bytes of a
-    /// medium block that begins there and is cached, which is booked as a large block.
+    /// Books the run in these units: a span, a large block, or free memory. `cached_end` is the end
+    /// of the last medium block below that is cached, in bytes from the region's start.
     fn book_run(
         &mut self,
         tables: &mut impl Tables,
         units: core::ops::Range<usize>,
         run: Run,
         entry: MapEntry,
-    ) -> u64 {
+        cached_end: &mut usize,
+    ) {
         let bytes = units.len() * UNIT;
         if matches!(run.state, RunState::Unmapped | RunState::Foreign) {
-            return 0;
+            return;
         }
         self.committed += bytes as u64;
         if let (RunState::InUse, Some(class)) = (run.state, entry.class())
@@ -314,25 +312,28 @@ impl Ledger {
             && bytes == span.bytes()
         {
             self.book_span(tables, units.start, class, &span);
-            return 0;
+            return;
         }
         if run.state == RunState::InUse && run.units == 1 && entry.is_paged() {
-            return self.book_paged(tables, units.start, run, entry);
+            self.book_paged(tables, units.start, run, entry, cached_end);
+            return;
         }
-        let large = run.state == RunState::InUse && run.units > 0 && entry.is_large();
+        let is_run = run.state == RunState::InUse && run.units > 0;
+        let (large, cached) = (is_run && entry.is_large(), is_run && entry.is_cached());
         let asked = if (1..=bytes).contains(&run.asked()) { run.asked() } else { bytes };
         self.large_blocks += large as u64;
         let page = tables.page();
+        // Of a free block, the rest of its last page is as free.
+        let asked = if cached { asked.next_multiple_of(page) } else { asked };
         let address = address_of(tables, units.start);
         for_each_resident(tables, address, bytes, |offset| {
             let part = match run.state {
-                RunState::InUse if large => {
+                RunState::InUse if large || cached => {
                     let used = asked.saturating_sub(offset).min(page);
-                    self.large += used as u64;
+                    *(if cached { &mut self.cached } else { &mut self.large }) += used as u64;
                     self.large_rounding += (page - used) as u64;
                     return;
                 }
-                RunState::InUse if entry.is_cached() => &mut self.cached,
                 RunState::InUse if run.units > 0 && entry == MapEntry::HEAP => &mut self.tables,
                 RunState::InUse if run.units > 0 => &mut self.unclear,
                 RunState::Dirty => &mut self.free_runs,
@@ -341,38 +342,40 @@ impl Ledger {
             };
             *part += page as u64;
         });
-        0
     }
 
     /// Books a unit with pages of medium blocks. The rounding of a block, less than a page, counts
-    /// where it begins, as if its last page were resident. Returns the bytes of a block that begins
-    /// there and is cached: as other cached blocks, it is taken to be resident.
+    /// where it begins, as if its last page were resident. `cached_end` is as for
+    /// [`Ledger::book_run`].
     fn book_paged(
         &mut self,
         tables: &mut impl Tables,
         unit: usize,
         run: Run,
         entry: MapEntry,
-    ) -> u64 {
-        let page = tables.page();
+        cached_end: &mut usize,
+    ) {
+        let (page, start) = (tables.page(), unit * UNIT);
+        let (begin, size) = (start + entry.begin(page), run.left as usize);
         for_each_resident(tables, address_of(tables, unit), UNIT, |offset| {
+            let at = start + offset;
+            let is_cached = at < *cached_end || entry.is_cached() && at >= begin;
             let part = match run.asked_high >> (offset / page) & 1 {
                 0 => &mut self.large_rounding,
+                _ if is_cached => &mut self.cached,
                 _ => &mut self.large,
             };
             *part += page as u64;
         });
         if entry.is_cached() {
-            return (run.left as usize).div_ceil(page) as u64 * page as u64;
-        }
-        if entry.is_medium() {
+            *cached_end = begin + size;
+        } else if entry.is_medium() {
             self.large_blocks += 1;
-            let rounding = ((run.left as usize).wrapping_neg() % page) as u64;
+            let rounding = (size.wrapping_neg() % page) as u64;
             let rounding = rounding.min(self.large);
             self.large -= rounding;
             self.large_rounding += rounding;
         }
-        0
     }
 
     /// Books a span that begins at `unit`.

@@ -1,6 +1,8 @@
 //! Tests near caches: which large blocks they keep, who gets them, and when they give them back.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Barrier;
+use std::{ptr, thread};
 
 use ebbmalloc::internals::{Engine, OsThreads};
 use ebbmalloc_testkit::FakeOs;
@@ -122,11 +124,24 @@ fn zeroed_blocks_are_clear() {
 
 #[test]
 fn they_make_room_at_the_limit() {
-    let engine = Engine::new(os().environment("EBB_LIMIT", "8M"));
-    for size in [MIB, 500_000, 3 * MIB, 70_000, 6 * MIB, 900_000, 6 * MIB] {
+    let engine = Engine::new(os().environment("EBB_LIMIT", "12M"));
+    let most = (1..).map(|nth| nth * 64 * KIB).take_while(|&size| {
+        let block = engine.alloc(size);
+        // SAFETY: a live block, freed once.
+        unsafe { engine.free(block) };
+        !block.is_null()
+    });
+    let most = most.last().unwrap();
+    for size in [200_000, 250_000] {
         freed(&engine, size);
+        assert!(cached(&engine) > 0);
+        freed(&engine, most);
+        assert_eq!(cached(&engine), 0);
     }
-    engine.check();
+    // A lower limit.
+    freed(&engine, 200_000);
+    assert!(cached(&engine) > 0 && engine.set("limit", "4M").is_ok());
+    assert_eq!(cached(&engine), 0);
     // Also for a block that grows in place.
     let engine = Engine::new(os().environment("EBB_LIMIT", "32M"));
     let block = engine.alloc(24 * MIB);
@@ -148,6 +163,28 @@ fn what_stays_unused_goes_in_rounds() {
         engine.os().sleep_ms(1000);
         engine.idle();
         held.push(engine.stats().held_bytes);
+    }
+}
+
+#[test]
+fn of_two_threads_one_frees_a_block() {
+    for turn in 0..40 {
+        let (engine, _) = engine(os());
+        let block = engine.alloc([100_000, 700_000][turn % 2]).expose_provenance();
+        let barrier = Barrier::new(2);
+        let stopped = thread::scope(|scope| {
+            let free = || {
+                barrier.wait();
+                // SAFETY: none: the engine must detect the mistake.
+                catch_unwind(AssertUnwindSafe(|| unsafe {
+                    engine.free(ptr::with_exposed_provenance_mut(block));
+                }))
+                .is_err()
+            };
+            let other = scope.spawn(free);
+            free() as usize + other.join().unwrap() as usize
+        });
+        assert_eq!(stopped, 1);
     }
 }
 

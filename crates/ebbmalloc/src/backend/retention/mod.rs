@@ -249,10 +249,15 @@ impl Retention {
     }
 
     /// Called after free pages of spans were purged because the program may do nothing more, where
-    /// no scavenger runs. Returns how many dirty units to keep.
+    /// no scavenger runs. Returns how many dirty units to keep: all if memory is to stay longer.
     pub fn after_burst(&mut self, now_ms: u64, counts: &PageCounts) -> usize {
+        let keep = idle_units_max(counts.in_use).min(self.spare_units(counts.in_use)) / 2;
+        let may_stay = matches!(self.delay, DelayChoice::Ms(ms) if ms as u64 > USUAL_DELAY_MS);
+        if may_stay || counts.dirty <= keep {
+            return counts.dirty;
+        }
         self.last_purge_ms = Some(now_ms);
-        idle_units_max(counts.in_use).min(self.spare_units(counts.in_use)) / 2
+        keep
     }
 
     /// Records that `units` free units are no longer resident, from `now_ms` on.

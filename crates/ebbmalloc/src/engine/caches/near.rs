@@ -18,8 +18,8 @@ impl<O: Os> Engine<O> {
         &self.near_caches[..self.setup().transfer_cache_count]
     }
 
-    /// The near cache of this CPU. `None` if there is one thread only: then the page heap is as
-    /// near. Nor if free memory is to be purged at once.
+    /// The near cache of this CPU, without rseq that of the thread. `None` if there is certainly
+    /// one thread only: then the page heap is as near. Nor if free memory is to be purged at once.
     fn near_cache(&self) -> Option<&NearCache> {
         let caches = self.near_caches();
         if caches.is_empty()
@@ -74,12 +74,14 @@ impl<O: Os> Engine<O> {
     /// Gives the blocks of near caches back to the page heap: all of them, or the unused ones.
     /// Returns whether some stay.
     pub(crate) fn drain_near(&self, only_unused: bool) -> bool {
-        let mut in_use = false;
-        for cache in self.near_caches() {
-            self.give_back(if only_unused { cache.take_unused() } else { cache.take_all() });
-            in_use |= cache.bytes() > 0;
-        }
-        in_use
+        self.near_caches().iter().fold(false, |in_use, cache| {
+            let (blocks, stays) = match only_unused {
+                true => cache.take_unused(),
+                false => (cache.take_all(), false),
+            };
+            self.give_back(blocks);
+            in_use | stays
+        })
     }
 
     /// Empties near caches, because memory is short. False if they were empty.
@@ -113,8 +115,9 @@ impl<O: Os> Engine<O> {
             // Up to the end the map says that the block is free.
             let entry = self.region.entry(unit as usize).with_cached(false);
             let found = self.large_block_of(self.region.offset(address), entry);
-            let is_freed = found.is_some_and(|found| self.return_large(found, true));
-            debug_assert!(is_freed, "{block:?} was not in a near cache");
+            if !found.is_some_and(|found| self.return_large(found, true)) {
+                self.fail("damaged: a near cache holds no block");
+            }
         }
     }
 

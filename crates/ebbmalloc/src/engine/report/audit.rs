@@ -202,11 +202,17 @@ impl<O: Os> Engine<O> {
     fn check_near(&self) {
         let mut listed = 0;
         for cache in self.near_caches() {
+            let mut bytes = 0;
             for block in cache.contents().lock().list() {
-                let unit = self.region.offset(ptr::without_provenance(block.address)) / UNIT;
-                assert!(self.region.entry(unit).is_cached(), "{block:?} is not cached");
-                listed += 1;
+                let offset = self.region.offset(ptr::without_provenance(block.address));
+                let entry = self.region.entry(offset / UNIT);
+                assert!(entry.is_cached(), "{block:?} is not cached");
+                let found = self.large_block_of(offset, entry.with_cached(false));
+                let size = found.map(|found| self.large_size(&found));
+                assert_eq!(size, Some(block.bytes), "{block:?}");
+                (listed, bytes) = (listed + 1, bytes + block.bytes);
             }
+            assert_eq!(cache.bytes(), bytes, "bytes of a near cache");
         }
         let units = self.region.units_in(0..self.region.committed() / UNIT);
         let cached = units.filter(|&unit| self.region.entry(unit).is_cached()).count();

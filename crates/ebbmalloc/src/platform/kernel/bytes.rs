@@ -114,7 +114,7 @@ pub(crate) unsafe fn clear(start: *mut u8, bytes: usize) {
 }
 
 /// As [`clear`], page by page, except where a page holds zeros: a write would make it resident, and
-/// a read does not.
+/// on Linux a read does not.
 ///
 /// # Safety
 /// `bytes` bytes at `start` may be read and written.

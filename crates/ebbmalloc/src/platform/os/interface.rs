@@ -178,6 +178,9 @@ pub trait OsMemory: Sync {
     /// The range is committed, and no code uses its contents any more.
     unsafe fn purge(&self, start: *mut u8, bytes: usize) -> bool;
 
+    /// Whether a page that is only read takes no memory: Linux maps one page of zeros.
+    const READS_ARE_FREE: bool = true;
+
     /// Whether a committed page has a byte that is not zero.
     ///
     /// # Safety
