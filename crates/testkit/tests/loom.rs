@@ -356,8 +356,8 @@ mod transfers {
 mod near {
     use super::*;
 
-    /// Each of two threads frees a large block and allocates one, while another empties the cache;
-    /// no block is lost or doubled.
+    /// Each of two threads frees a large block; one allocates one, the other empties the cache. No
+    /// block is lost or doubled.
     fn put_and_take(mutate: bool) {
         explore(move || {
             let shared = Arc::new((Near::new(), Held::default(), mutate));
@@ -365,15 +365,14 @@ mod near {
                 if *mutate && number == 0 {
                     near.break_lock();
                 }
-                near.put(block(number + 1)).into_iter().for_each(|block| held.take(block));
-                if number == 0 {
-                    near.drain().into_iter().for_each(|block| held.take(block));
-                } else {
-                    Some(near.take()).filter(|block| !block.is_null()).inspect(|b| held.take(*b));
-                }
+                let removed = near.put(block(number + 1));
+                let taken = if number == 0 { near.shed() } else { near.take() };
+                let blocks = [removed, taken].into_iter().filter(|block| !block.is_null());
+                blocks.for_each(|block| held.take(block));
             });
             let (near, held, _) = &*shared;
-            held.take_rest(near.drain(), [1, 2]);
+            let rest = [near.shed(), near.shed()].into_iter().filter(|block| !block.is_null());
+            held.take_rest(rest.collect(), [1, 2]);
         });
     }
 

@@ -24,11 +24,11 @@ pub(crate) struct NearCache {
     contents: Lock<NearBlocks>,
 }
 
-/// Some blocks, the oldest first.
+/// The blocks of a near cache, the oldest first.
 pub(crate) struct NearBlocks {
     count: usize,
     bytes: usize,
-    /// How many of the oldest were there at the last [`NearCache::take_unused`].
+    /// How many of the oldest were there at the last look ([`NearCache::take_unused`]).
     stayed: usize,
     blocks: [NearBlock; NEAR_BLOCKS_MAX],
 }
@@ -39,31 +39,18 @@ impl NearBlocks {
         Self { count: 0, bytes: 0, stayed: 0, blocks: [NONE; NEAR_BLOCKS_MAX] }
     }
 
-    /// A list of one block.
-    fn of(block: NearBlock) -> Self {
-        let mut blocks = Self::new();
-        blocks.push(block);
-        blocks
-    }
-
     /// The blocks, the oldest first.
     pub fn list(&self) -> &[NearBlock] {
         &self.blocks[..self.count]
     }
 
-    fn push(&mut self, block: NearBlock) {
-        self.blocks[self.count] = block;
-        self.count += 1;
-        self.bytes += block.bytes;
-    }
-
-    fn remove(&mut self, nth: usize) -> NearBlock {
-        let block = self.blocks[nth];
+    fn remove(&mut self, nth: usize) -> Option<NearBlock> {
+        let block = *self.list().get(nth)?;
         self.blocks.copy_within(nth + 1..self.count, nth);
         self.count -= 1;
         self.bytes -= block.bytes;
         self.stayed -= (nth < self.stayed) as usize;
-        block
+        Some(block)
     }
 }
 
@@ -76,22 +63,31 @@ impl NearCache {
         }
     }
 
-    /// Puts a block into the cache, which may hold `max_bytes`. Returns the blocks that the cache
-    /// has not, or not any more: the oldest ones, or this one if it is too long, or where another
-    /// thread works on the cache.
-    pub fn put(&self, block: NearBlock, max_bytes: usize) -> NearBlocks {
-        if block.bytes > max_bytes {
-            return NearBlocks::of(block);
-        }
-        let Some(mut contents) = self.contents.try_lock() else { return NearBlocks::of(block) };
-        let mut removed = NearBlocks::new();
-        while contents.count == NEAR_BLOCKS_MAX
-            || contents.count > 0 && contents.bytes + block.bytes > max_bytes
-        {
-            removed.push(contents.remove(0));
-        }
-        contents.push(block);
+    /// Puts a block into the cache, which may hold `max_bytes`. Returns a block that the cache has
+    /// not, or not any more: the oldest one, or this one if it is too long, or where another thread
+    /// works on the cache. [`NearCache::shed`] returns more.
+    pub fn put(&self, block: NearBlock, max_bytes: usize) -> Option<NearBlock> {
+        let contents = if block.bytes > max_bytes { None } else { self.contents.try_lock() };
+        let Some(mut contents) = contents else { return Some(block) };
+        let is_full = contents.count == NEAR_BLOCKS_MAX;
+        let removed = if is_full { contents.remove(0) } else { None };
+        let nth = contents.count;
+        contents.blocks[nth] = block;
+        contents.count += 1;
+        contents.bytes += block.bytes;
         removed
+    }
+
+    /// Takes the oldest block if the cache holds more than `max_bytes`. `None` where another thread
+    /// works on the cache.
+    pub fn shed(&self, max_bytes: usize) -> Option<NearBlock> {
+        let mut contents = self.contents.try_lock()?;
+        if contents.bytes > max_bytes { contents.remove(0) } else { None }
+    }
+
+    /// Takes the oldest block.
+    pub fn take_oldest(&self) -> Option<NearBlock> {
+        self.contents.lock().remove(0)
     }
 
     /// Takes the newest block of this many bytes at this alignment. `None` if there is none, or
@@ -100,25 +96,20 @@ impl NearCache {
         let mut contents = self.contents.try_lock()?;
         let fits = |block: &NearBlock| block.bytes == bytes && block.address.is_multiple_of(align);
         let nth = contents.list().iter().rposition(fits)?;
-        Some(contents.remove(nth))
+        contents.remove(nth)
     }
 
-    /// Takes all blocks.
-    pub fn take_all(&self) -> NearBlocks {
-        core::mem::replace(&mut *self.contents.lock(), NearBlocks::new())
-    }
-
-    /// Takes the blocks that were there at the last call too. Returns also whether others stay.
-    pub fn take_unused(&self) -> (NearBlocks, bool) {
-        let (mut contents, mut removed) = (self.contents.lock(), NearBlocks::new());
-        while contents.stayed > 0 {
-            removed.push(contents.remove(0));
+    /// Takes a block that was there at the last look too. `None` ends the look.
+    pub fn take_unused(&self) -> Option<NearBlock> {
+        let mut contents = self.contents.lock();
+        if contents.stayed > 0 {
+            return contents.remove(0);
         }
         contents.stayed = contents.count;
-        (removed, contents.count > 0)
+        None
     }
 
-    /// How many bytes it holds. Waits for a thread that works on the cache.
+    /// How many bytes it holds.
     pub fn bytes(&self) -> usize {
         self.contents.lock().bytes
     }
@@ -131,6 +122,7 @@ impl NearCache {
 
 #[cfg(test)]
 mod tests {
+    use std::vec;
     use std::vec::Vec;
 
     use super::*;
@@ -141,8 +133,10 @@ mod tests {
         NearBlock { address, bytes }
     }
 
+    /// Puts a block into the cache. Returns those that it gives up.
     fn put(cache: &NearCache, address: usize, bytes: usize) -> Vec<NearBlock> {
-        cache.put(block(address, bytes), MAX_BYTES).list().to_vec()
+        let removed = cache.put(block(address, bytes), MAX_BYTES);
+        removed.into_iter().chain(std::iter::from_fn(|| cache.shed(MAX_BYTES))).collect()
     }
 
     #[test]
@@ -153,7 +147,10 @@ mod tests {
         }
         let taken = [4096, 4096, 4096, 8192].map(|bytes| cache.take(bytes, 1));
         assert_eq!(taken, [Some(block(3, 4096)), Some(block(1, 4096)), None, Some(block(4, 8192))]);
-        assert_eq!((cache.bytes(), cache.take_all().list()), (8192, &[block(2, 8192)][..]));
+        assert_eq!(
+            (cache.bytes(), cache.shed(0), cache.shed(0)),
+            (8192, Some(block(2, 8192)), None)
+        );
         assert_eq!(cache.bytes(), 0);
     }
 
@@ -175,7 +172,7 @@ mod tests {
         assert_eq!(put(&cache, 100, 4096), [block(0, 4096)]);
         assert_eq!(put(&cache, 101, MAX_BYTES).len(), NEAR_BLOCKS_MAX);
         assert_eq!(put(&cache, 102, MAX_BYTES + 1), [block(102, MAX_BYTES + 1)]);
-        assert_eq!(cache.take_all().list(), [block(101, MAX_BYTES)]);
+        assert_eq!(cache.shed(0), Some(block(101, MAX_BYTES)));
     }
 
     #[test]
@@ -183,7 +180,7 @@ mod tests {
         let cache = NearCache::new();
         put(&cache, 1, 4096);
         let working = cache.contents().lock();
-        assert_eq!(put(&cache, 2, 4096), [block(2, 4096)]);
+        assert_eq!(cache.put(block(2, 4096), MAX_BYTES), Some(block(2, 4096)));
         assert_eq!(cache.take(4096, 1), None);
         drop(working);
         assert_eq!(cache.take(4096, 1), Some(block(1, 4096)));
@@ -192,21 +189,16 @@ mod tests {
     #[test]
     fn unused_blocks_go_with_the_second_look() {
         let cache = NearCache::new();
-        let unused = || {
-            let (blocks, stays) = cache.take_unused();
-            (blocks.list().to_vec(), stays)
-        };
+        let unused = || std::iter::from_fn(|| cache.take_unused()).collect::<Vec<_>>();
         put(&cache, 1, 4096);
         put(&cache, 2, 8192);
-        assert_eq!(unused(), (Vec::new(), true));
+        assert_eq!(unused(), []);
         // One of them is used all the time.
-        for _ in 0..3 {
+        for gone in [vec![block(1, 4096)], vec![], vec![]] {
             assert_eq!(cache.take(8192, 1), Some(block(2, 8192)));
             put(&cache, 2, 8192);
-            unused();
+            assert_eq!(unused(), gone);
         }
-        assert_eq!(cache.take(4096, 1), None);
-        assert_eq!(unused(), (std::vec![block(2, 8192)], false));
-        assert_eq!(unused(), (Vec::new(), false));
+        assert_eq!((unused(), unused()), (vec![block(2, 8192)], vec![]));
     }
 }

@@ -13,7 +13,7 @@ use crate::backend::units::Units;
 use crate::central::Central;
 pub use crate::central::heap_record::HeapId;
 use crate::central::heap_record::{Contents, Heaps, find, record};
-use crate::frontend::near_cache::{NearBlock, NearBlocks, NearCache};
+use crate::frontend::near_cache::{NearBlock, NearCache};
 use crate::frontend::owned_stack::OwnedStack;
 use crate::frontend::slab::{Header, Slab};
 use crate::frontend::thread_slabs::ThreadSlabs;
@@ -178,21 +178,20 @@ impl Near {
         Self(NearCache::new())
     }
 
-    /// Puts a block into the cache. Returns those that it has not, or not any more.
-    pub fn put(&self, block: *mut u8) -> Vec<*mut u8> {
+    /// Puts a block into the cache. Returns one that it has not, or null.
+    pub fn put(&self, block: *mut u8) -> *mut u8 {
         let block = NearBlock { address: block.addr(), bytes: Self::BYTES };
-        addresses(&self.0.put(block, 1 << 20))
+        address_of(self.0.put(block, 1 << 20))
     }
 
     /// Takes the newest block; null if there is none.
     pub fn take(&self) -> *mut u8 {
-        let taken = self.0.take(Self::BYTES, 1);
-        taken.map_or(ptr::null_mut(), |block| ptr::without_provenance_mut(block.address))
+        address_of(self.0.take(Self::BYTES, 1))
     }
 
-    /// Takes all blocks.
-    pub fn drain(&self) -> Vec<*mut u8> {
-        addresses(&self.0.take_all())
+    /// Takes the oldest block; null if there is none.
+    pub fn shed(&self) -> *mut u8 {
+        address_of(self.0.shed(0))
     }
 
     /// For mutants: unlocks the cache, also if another thread holds its lock.
@@ -202,8 +201,8 @@ impl Near {
     }
 }
 
-fn addresses(blocks: &NearBlocks) -> Vec<*mut u8> {
-    blocks.list().iter().map(|block| ptr::without_provenance_mut(block.address)).collect()
+fn address_of(block: Option<NearBlock>) -> *mut u8 {
+    block.map_or(ptr::null_mut(), |block| ptr::without_provenance_mut(block.address))
 }
 
 /// The slabs of thread mode.

@@ -6,7 +6,7 @@ use crate::backend::run::large_bytes;
 use crate::engine::Engine;
 use crate::engine::lookup::LargeBlock;
 use crate::frontend::near_cache::NearBlock;
-use crate::frontend::near_cache::{NearBlocks, NearCache};
+use crate::frontend::near_cache::NearCache;
 use crate::frontend::tuning::{NEAR_BLOCK_BYTES_MAX, NEAR_BYTES_MAX, NEAR_BYTES_MIN, NEAR_DIVISOR};
 use crate::platform::os::Os;
 use crate::platform::sync::Ordering;
@@ -67,21 +67,24 @@ impl<O: Os> Engine<O> {
         self.count_large_freed(bytes);
         let share = self.counters.large_bytes() / NEAR_DIVISOR / self.near_caches().len();
         let max_bytes = share.clamp(NEAR_BYTES_MIN, NEAR_BYTES_MAX);
-        self.give_back(cache.put(block, max_bytes));
+        let mut removed = cache.put(block, max_bytes).or_else(|| cache.shed(max_bytes));
+        while let Some(block) = removed {
+            self.give_back(block);
+            removed = cache.shed(max_bytes);
+        }
         true
     }
 
     /// Gives the blocks of near caches back to the page heap: all of them, or the unused ones.
     /// Returns whether some stay.
     pub(crate) fn drain_near(&self, only_unused: bool) -> bool {
-        self.near_caches().iter().fold(false, |in_use, cache| {
-            let (blocks, stays) = match only_unused {
-                true => cache.take_unused(),
-                false => (cache.take_all(), false),
-            };
-            self.give_back(blocks);
-            in_use | stays
-        })
+        for cache in self.near_caches() {
+            let take = || if only_unused { cache.take_unused() } else { cache.take_oldest() };
+            while let Some(block) = take() {
+                self.give_back(block);
+            }
+        }
+        only_unused && self.near_bytes() > 0
     }
 
     /// Empties near caches, because memory is short. False if they were empty.
@@ -109,15 +112,13 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    fn give_back(&self, blocks: NearBlocks) {
-        for &block in blocks.list() {
-            let (address, unit) = self.place_of(block);
-            // Up to the end the map says that the block is free.
-            let entry = self.region.entry(unit as usize).with_cached(false);
-            let found = self.large_block_of(self.region.offset(address), entry);
-            if !found.is_some_and(|found| self.return_large(found, true)) {
-                self.fail("damaged: a near cache holds no block");
-            }
+    fn give_back(&self, block: NearBlock) {
+        let (address, unit) = self.place_of(block);
+        // Up to the end the map says that the block is free.
+        let entry = self.region.entry(unit as usize).with_cached(false);
+        let found = self.large_block_of(self.region.offset(address), entry);
+        if !found.is_some_and(|found| self.return_large(found, true)) {
+            self.fail("damaged: a near cache holds no block");
         }
     }
 
