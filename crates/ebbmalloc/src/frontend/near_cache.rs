@@ -1,4 +1,4 @@
-//! Near caches: keep a few large blocks for the CPU whose threads freed them.
+//! Near caches: keep a few large blocks for the CPU that freed them, without rseq for the thread.
 //!
 //! Through the page heap, half of such blocks would come out on another CPU than the one whose
 //! caches have their memory, and all threads would wait for its lock (decisions/0047).
