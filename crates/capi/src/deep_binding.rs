@@ -12,8 +12,9 @@
 use core::ffi::{CStr, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-/// Defines a function that takes flags, in 64-bit machines' registers for arguments. It runs
-/// `$clear`, and jumps to the next function of its name, which is looked up once.
+/// Defines a function that takes flags, in 64-bit machines' registers for arguments. It runs the
+/// given instructions, which clear the flag, and jumps to the next function of its name, which is
+/// looked up once.
 macro_rules! forget_deep_binding {
     ($name:ident, x86_64: [$($x86_64:literal)*], aarch64: [$($aarch64:literal)*]) => {
         #[unsafe(naked)]

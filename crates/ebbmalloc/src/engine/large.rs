@@ -118,8 +118,8 @@ impl<O: Os> Engine<O> {
         let purged_bytes = unsafe {
             let written = before + self.bytes_to_write(start.add(before), whole);
             let rest = before + whole - written;
-            let is_purged = (rest >= PURGED_ZEROS_BYTES_MIN || !O::READS_ARE_FREE)
-                && self.os.purge(start.add(written), rest);
+            let purged_min = if O::READS_ARE_FREE { PURGED_ZEROS_BYTES_MIN } else { 1 };
+            let is_purged = rest >= purged_min && self.os.purge(start.add(written), rest);
             clear(start, written);
             let read = written + if is_purged { rest } else { 0 };
             clear_sparse(start.add(read), bytes - read);
@@ -165,9 +165,8 @@ impl<O: Os> Engine<O> {
     /// Returns the run of a large block, also of a heap's, to the page heap. Does not look at the
     /// block: the program may have changed its mapping, or the kernel not have copied it in a fork.
     pub(crate) fn free_large_run(&self, first: UnitIndex, units: u32) {
-        self.region.set_entry(first, MapEntry::LARGE_FREED);
         self.count_large_freed(self.noted_bytes(first));
-        self.pages().free(first, units);
+        self.return_large_run(first, units);
     }
 
     /// Resizes a large block in place to hold `size` bytes; false if the units behind it are not

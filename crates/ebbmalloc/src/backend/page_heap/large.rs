@@ -47,9 +47,14 @@ impl<O: Os> Pages<'_, O> {
         let mut may_make_room = growth == Growth::MakeRoom;
         loop {
             let dirty = self.count_dirty_if_free(next, end)?;
-            self.heap.is_at_limit = dirty < count && growth != Growth::No && !self.admit(count);
-            if dirty < count && growth == Growth::No || self.heap.is_at_limit {
-                return None;
+            if dirty < count {
+                if growth == Growth::No {
+                    return None;
+                }
+                self.heap.is_at_limit = !self.admit(count);
+                if self.heap.is_at_limit {
+                    return None;
+                }
             }
             match self.take_free_units(next, end) {
                 Ok(()) => {

@@ -103,12 +103,17 @@ impl<O: Os> Engine<O> {
     pub(crate) fn return_large(&self, block: LargeBlock, cached: bool) -> bool {
         match block {
             LargeBlock::Run(first, units) => {
-                self.region.set_entry(first, MapEntry::LARGE_FREED);
-                self.pages().free(first, units);
+                self.return_large_run(first, units);
                 true
             }
             LargeBlock::Medium(pages) => self.pages().free_medium(pages, cached),
         }
+    }
+
+    /// Returns the run of a large block, also of a heap's, to the page heap.
+    pub(crate) fn return_large_run(&self, first: UnitIndex, units: u32) {
+        self.region.set_entry(first, MapEntry::LARGE_FREED);
+        self.pages().free(first, units);
     }
 
     fn give_back(&self, block: NearBlock) {
