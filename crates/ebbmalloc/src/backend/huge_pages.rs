@@ -17,7 +17,7 @@ use crate::backend::mappings::flags;
 use crate::backend::region::{Region, UnitIndex};
 use crate::backend::retention::PageCounts;
 use crate::backend::tuning::{
-    BUDGET_NS_MAX, HUGE_IN_USE_UNITS_MIN, HUGE_SKIPS_LOG_MAX, HUGE_UNITS, SMALL_NS,
+    BUDGET_NS_MAX, FIRST_CREDIT_NS, HUGE_IN_USE_UNITS_MIN, HUGE_SKIPS_LOG_MAX, HUGE_UNITS, SMALL_NS,
 };
 use crate::options::HugeChoice;
 use crate::platform::os::Os;
@@ -35,6 +35,8 @@ pub(crate) struct HugePages {
     /// runs that are touched whole may lie there: others would keep memory resident that the
     /// program never touches.
     pub untouched: Range<UnitIndex>,
+    /// Long blocks in use in which huge pages are allowed. Each is a mapping of its own.
+    pub allowed_blocks: usize,
     pub totals: HugeTotals,
 }
 
@@ -67,6 +69,7 @@ impl HugePages {
             refusals: 0,
             skips: 0,
             untouched: 0..0,
+            allowed_blocks: 0,
             totals: HugeTotals { pages: 0, refusals: 0, ns: 0 },
         }
     }
@@ -75,6 +78,7 @@ impl HugePages {
     pub fn set_up(&mut self, choice: HugeChoice, now_ms: u64) {
         self.choice = choice;
         self.budget.begin(now_ms);
+        self.budget.spend(-FIRST_CREDIT_NS);
     }
 
     /// Whether the heap may have huge pages, with `in_use` units in use.
@@ -188,6 +192,17 @@ pub(super) fn places(
     let none = counts.huge_pages == 0;
     let all = if none { 0..0 } else { first..units.end };
     all.step_by(HUGE_UNITS as usize)
+}
+
+/// Records that huge pages are allowed in these units.
+pub(super) fn record_allowed(
+    region: &Region,
+    counts: &mut PageCounts,
+    units: Range<UnitIndex>,
+) {
+    for first in units.step_by(HUGE_UNITS as usize) {
+        mark(region, counts, first, true);
+    }
 }
 
 /// Records that a part of these units is not resident any more.

@@ -5,10 +5,11 @@ use core::ops::Range;
 use core::ptr;
 
 use crate::backend::page_heap::Granted;
+use crate::backend::page_heap::huge::Contents;
 use crate::backend::page_map::MapEntry;
 use crate::backend::region::UnitIndex;
 use crate::backend::run::{Run, RunState, large_bytes};
-use crate::backend::tuning::{MEDIUM_BYTES_MAX, PURGED_ZEROS_BYTES_MIN};
+use crate::backend::tuning::{HUGE_ALLOWED_BYTES_MIN, MEDIUM_BYTES_MAX, PURGED_ZEROS_BYTES_MIN};
 use crate::backend::units::{PageRange, UnitRange, Units, is_medium};
 use crate::engine::Engine;
 use crate::engine::lookup::LargeBlock;
@@ -42,7 +43,10 @@ impl<O: Os> Engine<O> {
         }
         let (units, align) = (Units::for_bytes(size)?, Units::for_bytes(align)?);
         let mut pages = self.pages();
-        let granted = pages.alloc(units, align)?;
+        let granted = match align {
+            Units::ONE if heap == 0 => pages.alloc_for(size, units, align)?,
+            _ => pages.alloc(units, align)?,
+        };
         pages.note(granted.first, size, heap);
         pages.mark_large(granted.first, granted.zeroed);
         drop(pages);
@@ -62,6 +66,16 @@ impl<O: Os> Engine<O> {
         let (block, zeroed) = self.pages().alloc_medium(size)?;
         self.count_large(block.len() * page);
         Some((self.address_of(&block), zeroed))
+    }
+
+    /// Allows huge pages in a new large block that is not resident, if it is long, and they seem to
+    /// pay.
+    pub(crate) fn allow_huge_pages(&self, block: *mut u8, size: usize, contents: Contents) {
+        if size >= HUGE_ALLOWED_BYTES_MIN && let Some(offset) = self.region.committed_offset(block) {
+            let first = (offset / UNIT) as UnitIndex;
+            let whole_units = first..first + (size / UNIT) as UnitIndex;
+            self.pages().allow_huge_pages(whole_units, size, contents);
+        }
     }
 
     /// The address at which a medium block begins.
@@ -180,6 +194,7 @@ impl<O: Os> Engine<O> {
         let before = self.noted_bytes(first);
         let mut pages = self.pages();
         pages.is_at_limit = false;
+        pages.forbid_huge_pages(first);
         let heap = pages.heap_of(first);
         if needed < run.length() {
             pages.shrink(run, needed);
@@ -244,6 +259,7 @@ impl<O: Os> Engine<O> {
         }
         let (region, before) = (&self.region, self.noted_bytes(first));
         let mut pages = self.pages();
+        pages.forbid_huge_pages(first);
         let granted = pages.alloc_to_move(run, needed, align);
         let Some(Granted { first: target, .. }) = granted else {
             return ptr::null_mut();

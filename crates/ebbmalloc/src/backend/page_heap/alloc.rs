@@ -4,12 +4,9 @@ use core::num::NonZeroUsize;
 
 use super::{Granted, Memory, PageHeap, Pages};
 use crate::backend::huge_pages::{self, Touch};
-use crate::backend::region::Region;
-use crate::backend::retention::PageCounts;
 use crate::backend::run::RunState;
-use crate::backend::run_tree::RunTree;
 use crate::backend::tuning::{
-    CLEAN_UNITS_KEPT, HUGE_UNITS, SKIP_UNITS_MIN, SKIPS_MAX, UNMAP_UNITS_MIN,
+    SKIP_UNITS_MIN, SKIPS_MAX, UNMAP_UNITS_MIN,
 };
 use crate::backend::units::{UnitIndex, UnitRange, Units};
 use crate::platform::os::{Os, Refusal};
@@ -38,23 +35,31 @@ impl<O: Os> Pages<'_, O> {
     /// Hands out `units` units that begin at a multiple of `align` units, a power of two. Returns
     /// `None` if the region or the kernel has not enough, or if the limit forbids it.
     pub fn alloc(&mut self, units: Units, align: Units) -> Option<Granted> {
-        self.alloc_for(Touch::Unknown, units, align)
+        self.alloc_as(None, units, align)
     }
 
-    /// As [`Pages::alloc`], for a run that is soon touched whole: it may lie in a huge page.
-    pub fn alloc_touched(&mut self, units: Units) -> Option<Granted> {
-        self.alloc_for(Touch::Whole, units, Units::ONE)
+    /// As [`Pages::alloc`], for one block of `block_bytes` bytes, or a span of them: the run may lie
+    /// in a huge page if the program writes such blocks whole.
+    pub fn alloc_for(&mut self, block_bytes: usize, units: Units, align: Units) -> Option<Granted> {
+        let granted = self.alloc_as(Some(block_bytes), units, align)?;
+        self.heap.written.record(block_bytes, granted.first..granted.first + units.get());
+        Some(granted)
     }
 
-    fn alloc_for(&mut self, touch: Touch, units: Units, align: Units) -> Option<Granted> {
+    fn alloc_as(
+        &mut self,
+        block_bytes: Option<usize>,
+        units: Units,
+        align: Units,
+    ) -> Option<Granted> {
         let in_use = self.heap.counts.in_use + units.get() as usize;
         self.heap.is_at_limit = in_use > self.resident_units_max();
         if self.heap.is_at_limit || !self.could_hold(units, align) {
             return None;
         }
-        let grown_by_huge_page = match touch {
-            Touch::Whole => self.grow_by_huge_page(units),
-            Touch::Unknown => 0,
+        let (touch, grown_by_huge_page) = match block_bytes {
+            Some(block_bytes) => self.grow_by_huge_page(block_bytes, units),
+            None => (Touch::Unknown, 0),
         };
         let extended = match align {
             Units::ONE => self.take_longest_dirty(touch, units),
@@ -86,53 +91,6 @@ impl<O: Os> Pages<'_, O> {
             self.make_room();
             self.take(touch, units, align)
         })
-    }
-
-    /// If the heap must grow for a run that is soon touched whole: makes the run's surroundings
-    /// resident by a huge page, if that seems to pay. Returns how many units became resident.
-    fn grow_by_huge_page(&mut self, units: Units) -> u32 {
-        let PageCounts { in_use, dirty, .. } = self.heap.counts;
-        let dirty = dirty + HUGE_UNITS as usize;
-        if !self.heap.huge.are_wanted(in_use)
-            || in_use + dirty > self.resident_units_max()
-            || dirty > self.heap.retention.spare_units(in_use)
-            || self.heap.dirty.best_fit(self.region, units.get()).is_some()
-        {
-            return 0;
-        }
-        if !self.heap.huge.take_due(|| self.os.now_ms(), in_use) {
-            return 0;
-        }
-        let Some(first) = self.take_for_huge_page() else {
-            self.heap.huge.back_off();
-            return 0;
-        };
-        let heap = &mut *self.heap;
-        if !heap.huge.back(self.region, self.os, &mut heap.counts, first) {
-            self.insert(first, HUGE_UNITS, RunState::Clean);
-            return 0;
-        }
-        self.insert(first, HUGE_UNITS, RunState::Dirty);
-        self.heap.huge.untouched = first..first + HUGE_UNITS;
-        HUGE_UNITS
-    }
-
-    /// Takes a free run of the length and alignment of a huge page that is not resident.
-    fn take_for_huge_page(&mut self) -> Option<UnitIndex> {
-        let length = Units::new(HUGE_UNITS)?;
-        if let Some(run) = run_with_place(self.region, &self.heap.clean) {
-            return Some(self.cut(run, run, length, HUGE_UNITS)?.first);
-        }
-        if let Some(run) = run_with_place(self.region, &self.heap.unmapped) {
-            let first = self.region.align_unit(run, HUGE_UNITS)?;
-            let run = self.map_again(run, first, first + HUGE_UNITS).ok()?;
-            return Some(self.cut(run, run, length, HUGE_UNITS)?.first);
-        }
-        // Much free memory in short runs is filled first: else it would never be used.
-        if self.heap.counts.clean + self.heap.counts.unmapped > CLEAN_UNITS_KEPT {
-            return None;
-        }
-        self.take_at_frontier(length, HUGE_UNITS)
     }
 
     /// Whether `units` units at a multiple of `align` would fit if all else were free. If not,
@@ -297,7 +255,7 @@ impl<O: Os> Pages<'_, O> {
     }
 
     /// Takes units that were never used. `None` if memory or addresses are exhausted.
-    fn take_at_frontier(&mut self, length: Units, align: u32) -> Option<UnitIndex> {
+    pub(super) fn take_at_frontier(&mut self, length: Units, align: u32) -> Option<UnitIndex> {
         for attempt in 0..=SKIPS_MAX {
             let old_frontier = self.heap.frontier.max(1);
             let start = self.region.align_unit(old_frontier, align)?;
@@ -325,7 +283,7 @@ impl<O: Os> Pages<'_, O> {
 
     /// Hands out units of the free run at `first`. From unit `from` on, it is long enough for them
     /// at any alignment.
-    fn cut(
+    pub(super) fn cut(
         &mut self,
         first: UnitIndex,
         from: UnitIndex,
@@ -417,7 +375,7 @@ impl<O: Os> Pages<'_, O> {
     /// Maps the units from `start` to `end` of the unmapped run at `first` again, and a few more if
     /// memory allows it. Returns the first unit of the clean run that they lie in then. If a
     /// foreign mapping lies there, the units are given up.
-    fn map_again(
+    pub(super) fn map_again(
         &mut self,
         first: UnitIndex,
         start: UnitIndex,
@@ -453,16 +411,4 @@ impl<O: Os> Pages<'_, O> {
         }
         mapped.map(|()| start)
     }
-}
-
-/// A free run in which there is a place for a huge page: the shortest run of that length, if it has
-/// one, as where a huge page was purged; else one that is sure to have it.
-fn run_with_place(region: &Region, runs: &RunTree) -> Option<UnitIndex> {
-    [HUGE_UNITS, 2 * HUGE_UNITS - 1].into_iter().find_map(|units| {
-        let run = runs.best_fit(region, units)?;
-        // SAFETY: the run is in a tree, so its record is current.
-        let end = run + unsafe { (*region.run(run)).units };
-        let first = region.align_unit(run, HUGE_UNITS)?;
-        (first + HUGE_UNITS <= end).then_some(run)
-    })
 }

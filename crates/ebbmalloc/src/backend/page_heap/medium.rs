@@ -28,7 +28,8 @@ impl<O: Os> Pages<'_, O> {
         let may_grow = self.best_dirty(Touch::Unknown, units.get()).is_none();
         let growth = if may_grow { Growth::IfEasy } else { Growth::No };
         let (block, zeroed) = self
-            .take_from_gap(size, growth)
+            .take_from_huge_page(size, units, may_grow)
+            .or_else(|| self.take_from_gap(size, growth))
             .or_else(|| self.take_units(size, units))
             // In vain that has purged free memory, which leaves more for the rest of a gap.
             .or_else(|| self.take_from_gap(size, Growth::IfEasy))
@@ -36,12 +37,28 @@ impl<O: Os> Pages<'_, O> {
         let (first, entry) = self.entry_of(&block);
         self.region.set_entry(first, entry);
         self.note_medium(first, size);
+        let units = self.units_of(&block);
+        self.heap.written.record(size, units);
         Some((block, zeroed))
+    }
+
+    /// If the heap must grow for a medium block that the program writes whole: takes its pages in a
+    /// gap that is resident, or in a huge page.
+    fn take_from_huge_page(
+        &mut self,
+        size: usize,
+        length: Units,
+        may_grow: bool,
+    ) -> Option<(PageRange, bool)> {
+        if !may_grow || !self.are_written_whole(size, length) {
+            return None;
+        }
+        self.take_from_gap(size, Growth::No).or_else(|| self.take_units(size, length))
     }
 
     /// Takes the pages of a medium block in a new run of `length`, which holds `size` bytes.
     fn take_units(&mut self, size: usize, length: Units) -> Option<(PageRange, bool)> {
-        let granted = self.alloc(length, Units::ONE)?;
+        let granted = self.alloc_for(size, length, Units::ONE)?;
         let run = granted.first..granted.first + length.get();
         run.for_each(|unit| self.begin_pages(unit, granted.zeroed));
         let begin = granted.first as usize * self.unit_pages();

@@ -9,6 +9,7 @@
 // Lowest first: each uses only modules above it in this list, and this file.
 mod runs;
 mod gaps;
+pub(crate) mod huge;
 mod free_runs;
 mod purge;
 mod alloc;
@@ -28,6 +29,7 @@ use crate::backend::retention::{PageCounts, Retention};
 use crate::backend::run_tree::RunTree;
 use crate::backend::tuning::FREED_ENDS;
 use crate::backend::units::UnitIndex;
+use crate::backend::written::Written;
 use crate::platform::os::Os;
 use crate::platform::sync::{Guard, Lock};
 
@@ -60,6 +62,7 @@ pub(crate) struct PageHeap {
     pub retention: Retention,
     pub guards: Guards,
     pub huge: HugePages,
+    pub written: Written,
     pub counts: PageCounts,
     pub mappings: Mappings,
 }
@@ -80,6 +83,7 @@ impl PageHeap {
             retention: Retention::new(),
             guards: Guards::new(),
             huge: HugePages::new(),
+            written: Written::new(),
             counts: PageCounts::NONE,
             mappings: Mappings::new(),
         }

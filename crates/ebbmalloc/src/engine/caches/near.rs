@@ -113,7 +113,9 @@ impl<O: Os> Engine<O> {
     /// Returns the run of a large block, also of a heap's, to the page heap.
     pub(crate) fn return_large_run(&self, first: UnitIndex, units: u32) {
         self.region.set_entry(first, MapEntry::LARGE_FREED);
-        self.pages().free(first, units);
+        let mut pages = self.pages();
+        pages.forbid_huge_pages(first);
+        pages.free(first, units);
     }
 
     fn give_back(&self, block: NearBlock) {
