@@ -20,6 +20,8 @@ use crate::{Faults, fake_stack, membarrier};
 
 /// Fills memory that is not committed, so that a read of it shows.
 const POISON: u8 = 0xdb;
+/// The bytes of a huge page.
+const HUGE: usize = 2 << 20;
 /// Fills memory whose purge failed: the contract leaves its contents unspecified.
 const SPOILT: u8 = 0xd5;
 
@@ -43,6 +45,8 @@ pub struct FakeOs {
     /// The nanoseconds that a huge page takes; `None` if there are none.
     huge_page_ns: Option<u64>,
     huge_pages: Mutex<Vec<Range<usize>>>,
+    /// Where huge pages are allowed.
+    allowed: Mutex<Vec<Range<usize>>>,
     /// Huge pages of which a part was purged, and not the whole.
     broken: AtomicUsize,
     moves: AtomicUsize,
@@ -114,6 +118,7 @@ impl Default for FakeOs {
             purges: AtomicUsize::new(0),
             huge_page_ns: None,
             huge_pages: Mutex::default(),
+            allowed: Mutex::default(),
             broken: AtomicUsize::new(0),
             moves: AtomicUsize::new(0),
             in_move: Mutex::default(),
@@ -177,6 +182,20 @@ impl FakeOs {
     /// The huge pages that the engine has: those that it got, and of which nothing was purged.
     pub fn huge_pages(&self) -> Vec<Range<usize>> {
         self.huge_pages.lock().unwrap().clone()
+    }
+
+    /// Where huge pages are allowed.
+    pub fn allowed_huge_pages(&self) -> Vec<Range<usize>> {
+        self.allowed.lock().unwrap().clone()
+    }
+
+    /// Notes that these addresses are about to leave their mapping. Huge pages are not allowed
+    /// there, as it would be another mapping than the engine knows.
+    fn leave_mapping(&self, start: *mut u8, bytes: usize) {
+        let left = start.addr()..start.addr() + bytes;
+        let meets = |range: &Range<usize>| range.start < left.end && left.start < range.end;
+        assert!(!self.allowed.lock().unwrap().iter().any(meets), "left with huge pages allowed");
+        self.huge_pages.lock().unwrap().retain(|page| !meets(page));
     }
 
     /// The number of huge pages of which a part was purged, and not the whole.
@@ -562,6 +581,7 @@ impl OsMemory for FakeOs {
         let committed = &mut reservation.committed[pages];
         assert!(committed.iter().all(|&c| c), "decommitted what is not committed");
         if !refused {
+            self.leave_mapping(start, bytes);
             committed.fill(false);
             // SAFETY: the caller guarantees that nothing uses the range any more.
             unsafe { self.clear(start, bytes, Some(POISON)) };
@@ -597,6 +617,34 @@ impl OsMemory for FakeOs {
             // SAFETY: the caller guarantees that the page is committed and not in use.
             None => !is_zero(unsafe { slice::from_raw_parts(page, self.page) }),
         }
+    }
+
+    /// Where there are no huge pages, a block that is read here would be read beside its owner.
+    fn was_written(&self, page: *const u8) -> bool {
+        // SAFETY: the engine asks for pages of blocks in use only, which are committed. Tests with
+        // huge pages have one thread.
+        self.huge_page_ns.is_some() && unsafe { self.has_data(page) }
+    }
+
+    unsafe fn allow_huge_pages(&self, start: *mut u8, bytes: usize) -> bool {
+        assert!(start.addr().is_multiple_of(HUGE) && bytes.is_multiple_of(HUGE), "no place");
+        self.state().assert_committed(self.page, start, bytes, "allowed huge pages in");
+        let range = start.addr()..start.addr() + bytes;
+        if self.huge_page_ns.is_some() {
+            let pages = range.clone().step_by(HUGE).map(|at| at..at + HUGE);
+            self.huge_pages.lock().unwrap().extend(pages);
+            self.allowed.lock().unwrap().push(range);
+        }
+        self.huge_page_ns.is_some()
+    }
+
+    unsafe fn forbid_huge_pages(&self, start: *mut u8, bytes: usize) {
+        let end = start.addr() + bytes;
+        self.allowed.lock().unwrap().retain(|range| {
+            let is_whole = start.addr() <= range.start && range.end <= end;
+            assert!(is_whole || end <= range.start || range.end <= start.addr(), "forbids a part");
+            !is_whole
+        });
     }
 
     unsafe fn back_by_huge_page(&self, start: *mut u8, bytes: usize) -> Option<u64> {
@@ -639,6 +687,7 @@ impl OsMemory for FakeOs {
             }
             return Err(Refusal::Memory.into());
         }
+        self.leave_mapping(from, bytes);
         let nth = self.moves.fetch_add(1, Ordering::Relaxed) + 1;
         let mut state = self.state();
         for (start, length) in [(from, bytes), (to, room)] {

@@ -112,19 +112,19 @@ tunables! {
     /// its pages. Longer ones may where the program writes such blocks whole.
     HUGE_BLOCK_BYTES_MAX: usize = 4 << 10, "bytes", 37;
     /// From this length on, a block's own memory may become huge pages.
-    HUGE_ALLOWED_BYTES_MIN: usize = 4 << 20, "bytes", 37;
+    HUGE_ALLOWED_BYTES_MIN: usize = 4 << 20, "bytes", 49;
     /// The most such blocks at a time: each is a mapping of its own.
-    ALLOWED_BLOCKS_MAX: usize = 1_024, "blocks", 37;
+    ALLOWED_BLOCKS_MAX: usize = 1_024, "blocks", 49;
     /// OS pages of a block that are probed for data.
-    WRITTEN_PROBES: usize = 8, "pages", 37;
+    WRITTEN_PROBES: usize = 16, "pages", 49;
     /// With data in this many, the block was written whole. The last pages of a span, or of a block
     /// rounded up to its class, may never be.
-    WRITTEN_PAGES_MIN: usize = 6, "pages", 37;
-    /// After another, the heap grows this many times without a probe.
-    UNPROBED_GROWTHS: u8 = 7, "times", 37;
+    WRITTEN_PAGES_MIN: usize = 13, "pages", 49;
+    /// After another, unless it was long, the heap grows this many times without a probe.
+    UNPROBED_GROWTHS: u8 = 7, "times", 49;
     /// Blocks of a class are probed after this much more memory for the class: they may lie in
     /// caches before.
-    PROBED_AFTER_UNITS: u32 = 8, "units", 37;
+    PROBED_AFTER_UNITS: u32 = 8, "units", 49;
     /// log2 of the most huge pages not asked for in a row, after refusals.
     HUGE_SKIPS_LOG_MAX: u32 = 6, "doublings", 37;
 

@@ -1,9 +1,9 @@
 //! Finds out whether the program writes blocks whole, by the length of the blocks.
 //!
 //! In a huge page all of a block is resident, also what the program never touches. Which pages it
-//! touched, no system call tells that each filter of calls allows. But what blocks hold does: a page
-//! with data was written. So, when the heap grows, a few pages are probed of a block, or a span,
-//! that was handed out before for blocks of about that length.
+//! touched, no system call tells that each filter of calls allows. But a page with data was
+//! written. So, when the heap grows, a few pages are probed of a block, or a span, that was handed
+//! out before for blocks of about that length.
 
 use core::mem;
 use core::ops::Range;
@@ -12,8 +12,8 @@ use crate::backend::huge_pages::Touch;
 use crate::backend::page_map::MapEntry;
 use crate::backend::region::{Region, UnitIndex};
 use crate::backend::tuning::{
-    HUGE_BLOCK_BYTES_MAX, PROBED_AFTER_UNITS, UNPROBED_GROWTHS, WRITTEN_PAGES_MIN,
-    WRITTEN_PROBES,
+    HUGE_ALLOWED_BYTES_MIN, HUGE_BLOCK_BYTES_MAX, PROBED_AFTER_UNITS, UNPROBED_GROWTHS,
+    WRITTEN_PAGES_MIN, WRITTEN_PROBES,
 };
 use crate::backend::zeroing::hash;
 use crate::platform::os::Os;
@@ -47,7 +47,7 @@ pub(crate) enum Found {
     /// There was no probe yet.
     Unknown,
     /// No page with data. The program may have written zeros.
-    None,
+    Nothing,
     /// Data in some pages.
     Few,
     /// Data in most pages.
@@ -111,10 +111,11 @@ impl Written {
         let count = (0..WRITTEN_PROBES).filter(|_| was_written(nth())).count();
         length.found = match count {
             WRITTEN_PAGES_MIN.. => Found::Most,
-            0 if !was_written(0) => Found::None,
+            0 if !was_written(0) => Found::Nothing,
             _ => Found::Few,
         };
-        length.skips = if length.found == Found::Most { 0 } else { UNPROBED_GROWTHS };
+        let is_cheap = length.found == Found::Most || bytes >= HUGE_ALLOWED_BYTES_MIN;
+        length.skips = if is_cheap { 0 } else { UNPROBED_GROWTHS };
     }
 }
 

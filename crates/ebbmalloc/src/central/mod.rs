@@ -19,9 +19,7 @@ use crate::backend::page_map::MapEntry;
 use crate::backend::region::{Region, UnitIndex};
 use crate::backend::span::{Order, Span};
 use crate::backend::units::Units;
-use crate::central::tuning::{
-    FIRST_SPAN_BYTES, FULL_BEGINNINGS, SMALL_BLOCK_BYTES_MAX,
-};
+use crate::central::tuning::{FIRST_SPAN_BYTES, FULL_BEGINNINGS, SMALL_BLOCK_BYTES_MAX};
 use crate::frontend::transfer_cache::LastRequester;
 use crate::platform::os::Os;
 use crate::platform::sync::{Guard, Lock, const_fn};

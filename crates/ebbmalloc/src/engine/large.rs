@@ -71,7 +71,9 @@ impl<O: Os> Engine<O> {
     /// Allows huge pages in a new large block that is not resident, if it is long, and they seem to
     /// pay.
     pub(crate) fn allow_huge_pages(&self, block: *mut u8, size: usize, contents: Contents) {
-        if size >= HUGE_ALLOWED_BYTES_MIN && let Some(offset) = self.region.committed_offset(block) {
+        if size >= HUGE_ALLOWED_BYTES_MIN
+            && let Some(offset) = self.region.committed_offset(block)
+        {
             let first = (offset / UNIT) as UnitIndex;
             let whole_units = first..first + (size / UNIT) as UnitIndex;
             self.pages().allow_huge_pages(whole_units, size, contents);

@@ -81,13 +81,163 @@ fn dear_ones_end_until_time_has_passed() {
     assert!(always.os().huge_pages().len() >= 15);
 }
 
+/// Lengths of blocks of several pages: spans, medium blocks and runs of their own.
+const LENGTHS: [usize; 7] = [5000, 8192, 32 << 10, 64 << 10, 100_000, 512 << 10, MIB];
+
+/// As [`fill`]. The program writes the first `written` bytes of each block.
+fn fill_written(
+    engine: &Engine<FakeOs>,
+    bytes: usize,
+    size: usize,
+    written: usize,
+) -> Vec<*mut u8> {
+    (0..bytes / size)
+        .map(|_| {
+            let block = engine.alloc(size);
+            assert!(!block.is_null());
+            // SAFETY: a new block of `size` bytes.
+            unsafe { block.write_bytes(7, written) };
+            block
+        })
+        .collect()
+}
+
 #[test]
-fn blocks_of_several_pages_do_not_make_it_grow_so() {
-    let engine = engine(1);
-    for size in [5000, 32 << 10, 64 << 10, 100_000, 512 << 10, MIB, 20 * MIB] {
-        fill(&engine, 20 * MIB, size);
+fn blocks_that_are_not_written_whole_do_not_make_it_grow_so() {
+    for part in [|_| 0, |_| 1, |size: usize| size / 2] {
+        let engine = engine(1);
+        // Of shorter blocks, each page would have data.
+        for &size in &LENGTHS[1..] {
+            fill_written(&engine, 20 * MIB, size, part(size));
+        }
+        let count = engine.os().huge_pages().len();
+        assert!(count <= 2, "{count}");
     }
-    assert_eq!(engine.os().huge_pages().len(), 0);
+}
+
+#[test]
+fn blocks_that_are_written_whole_do() {
+    for size in LENGTHS {
+        let engine = engine(1);
+        let first = fill_written(&engine, 20 * MIB, size, size);
+        let rest = fill_written(&engine, 40 * MIB, size, size);
+        let few = in_huge_pages(&engine, &rest);
+        assert!(few * 10 > 7 * rest.len(), "{size}: {few} of {}", rest.len());
+        engine.check_with(&[first, rest].concat());
+    }
+}
+
+#[test]
+fn they_do_no_more_once_the_program_writes_less() {
+    for &size in &LENGTHS[2..] {
+        let engine = engine(1);
+        fill_written(&engine, 24 * MIB, size, size);
+        let before = engine.os().huge_pages().len();
+        fill_written(&engine, 60 * MIB, size, 1);
+        let more = engine.os().huge_pages().len() - before;
+        assert!(before > 0 && more <= 4, "{size}: {before} and {more}");
+    }
+}
+
+/// What was freed may be purged, so it tells nothing.
+#[test]
+fn freed_blocks_do_not_count_as_unwritten() {
+    for size in LENGTHS {
+        let engine = engine(1);
+        free(&engine, fill_written(&engine, 40 * MIB, size, size));
+        engine.trim();
+        let blocks = fill_written(&engine, 40 * MIB, size, size);
+        let (_, later) = blocks.split_at(blocks.len() / 2);
+        let few = in_huge_pages(&engine, later);
+        assert!(few * 10 > 8 * later.len(), "{size}: {few} of {}", later.len());
+    }
+}
+
+/// Whether huge pages are allowed somewhere in this block.
+fn allows(engine: &Engine<FakeOs>, block: *mut u8) -> bool {
+    let bytes = block.addr()..block.addr() + engine.usable_size(block);
+    let ranges = engine.os().allowed_huge_pages();
+    ranges.iter().any(|range| range.start < bytes.end && bytes.start < range.end)
+}
+
+#[test]
+fn a_long_block_may_become_huge_pages_until_it_is_freed() {
+    let engine = engine(1);
+    let small = engine.alloc(8 * MIB);
+    assert!(!allows(&engine, small) && engine.os().huge_pages().is_empty());
+    let block = engine.alloc(20 * MIB);
+    let allowed = engine.os().allowed_huge_pages();
+    let [range] = &allowed[..] else { panic!("{allowed:?}") };
+    assert!(range.start >= block.addr() && range.end <= block.addr() + 20 * MIB);
+    // All but what lies before the first huge page, that page, and what lies behind the last.
+    assert!(range.len() >= 16 * MIB, "{allowed:?}");
+    assert_eq!(engine.stats().huge_bytes as usize, engine.os().huge_pages().len() * HUGE);
+    // SAFETY: a live block.
+    unsafe { engine.free(block) };
+    assert!(engine.os().allowed_huge_pages().is_empty());
+    engine.trim();
+    engine.check_with(&[small]);
+}
+
+#[test]
+fn resized_blocks_forbid_huge_pages() {
+    for size in [10, 30, 100] {
+        let engine = engine(1);
+        let block = engine.alloc(20 * MIB);
+        assert!(allows(&engine, block));
+        // In place, and where the block must move.
+        let behind = (size == 100).then(|| engine.alloc(MIB));
+        // SAFETY: a live block.
+        let block = unsafe { engine.realloc(block, size * MIB, 1) };
+        assert!(!block.is_null() && engine.os().allowed_huge_pages().is_empty());
+        assert_eq!(engine.stats().huge_bytes as usize, engine.os().huge_pages().len() * HUGE);
+        engine.check_with(&[vec![block], behind.into_iter().collect()].concat());
+        // SAFETY: a live block.
+        unsafe { engine.free(block) };
+        engine.trim();
+        engine.check();
+    }
+}
+
+#[test]
+fn zeroed_blocks_do_only_if_such_blocks_are_written() {
+    let engine = engine(1);
+    fill(&engine, 16 * MIB, 1024);
+    let zeroed = engine.alloc_zeroed(8 * MIB);
+    assert!(!allows(&engine, zeroed));
+    let mut blocks = fill_written(&engine, 32 * MIB, 8 * MIB, 8 * MIB);
+    let zeroed_later = engine.alloc_zeroed(8 * MIB);
+    assert!(allows(&engine, zeroed_later));
+    blocks.extend([zeroed, zeroed_later]);
+    free(&engine, blocks);
+    assert!(engine.os().allowed_huge_pages().is_empty());
+    engine.check();
+}
+
+#[test]
+fn long_blocks_with_little_data_do_not() {
+    let engine = engine(1);
+    fill(&engine, 16 * MIB, 1024);
+    let before = engine.os().huge_pages().len();
+    let blocks = fill_written(&engine, 160 * MIB, 8 * MIB, 1);
+    let allowed = blocks.iter().filter(|&&block| allows(&engine, block)).count();
+    assert!((1..=4).contains(&allowed), "{allowed}");
+    assert!(engine.os().huge_pages().len() - before <= allowed * 4);
+    engine.check();
+}
+
+/// The program may have written zeros. If not, it gets no memory that it does not touch.
+#[test]
+fn long_blocks_without_data_do_but_get_none_at_once() {
+    let engine = engine(1);
+    fill(&engine, 16 * MIB, 1024);
+    fill(&engine, 32 * MIB, 8 * MIB);
+    let before = engine.stats().huge_us;
+    let blocks = fill(&engine, 64 * MIB, 8 * MIB);
+    assert!(blocks.iter().all(|&block| allows(&engine, block)));
+    assert_eq!(engine.stats().huge_us, before);
+    free(&engine, blocks);
+    engine.check();
 }
 
 #[test]
@@ -96,7 +246,7 @@ fn nor_does_memory_that_refaults() {
     fill(&engine, 20 * MIB, 1024);
     let before = engine.os().huge_pages().len();
     for _ in 0..40 {
-        free(&engine, fill(&engine, 64 * MIB, 16 * MIB));
+        free(&engine, fill(&engine, 63 * MIB, 3 * MIB));
         engine.os().sleep_ms(100);
     }
     assert_eq!(engine.os().huge_pages().len(), before);

@@ -30,11 +30,7 @@ impl<O: Os> Pages<'_, O> {
     /// If the heap must grow for a run for blocks of this length, and the program writes them
     /// whole: makes the run's surroundings resident by a huge page, if that seems to pay. Returns
     /// how much of the run the program will touch, and how many units became resident.
-    pub(super) fn grow_by_huge_page(
-        &mut self,
-        block_bytes: usize,
-        units: Units,
-    ) -> (Touch, u32) {
+    pub(super) fn grow_by_huge_page(&mut self, block_bytes: usize, units: Units) -> (Touch, u32) {
         if !self.may_grow_by_huge_page(units) {
             return (self.heap.written.expected(block_bytes), 0);
         }
@@ -102,7 +98,7 @@ impl<O: Os> Pages<'_, O> {
             return;
         }
         let heap = &mut *self.heap;
-        if found != Found::None {
+        if found != Found::Nothing {
             let is_backed = heap.huge.back(self.region, self.os, &mut heap.counts, first);
             if !is_backed || !heap.huge.take_due(|| self.os.now_ms(), in_use) {
                 return;
@@ -121,7 +117,8 @@ impl<O: Os> Pages<'_, O> {
     /// freed, resized or moved, as then the mappings of the region must be those that it knows.
     pub fn forbid_huge_pages(&mut self, first: UnitIndex) {
         // SAFETY: the run is in use, so its record is committed and current. The lock guards it.
-        let (flags, units) = unsafe { ((*self.region.run(first)).flags, (*self.region.run(first)).units) };
+        let (flags, units) =
+            unsafe { ((*self.region.run(first)).flags, (*self.region.run(first)).units) };
         if flags.allowed() {
             self.set_allowed(first, false);
             // SAFETY: as the run is in use, its units are committed.

@@ -9,9 +9,10 @@
 // Lowest first: each uses only modules above it in this list, and this file.
 mod runs;
 mod gaps;
-pub(crate) mod huge;
 mod free_runs;
 mod purge;
+mod take;
+pub(crate) mod huge;
 mod alloc;
 mod large;
 mod medium;

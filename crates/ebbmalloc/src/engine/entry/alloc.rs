@@ -3,11 +3,11 @@
 use core::ptr;
 use core::sync::atomic::{AtomicIsize, Ordering};
 
+use crate::backend::page_heap::huge::Contents;
 use crate::engine::Engine;
 use crate::frontend::owned_stack::OwnedStack;
 use crate::frontend::per_thread::Ready;
 use crate::frontend::rseq::{self, PerCpuBase};
-use crate::backend::page_heap::huge::Contents;
 use crate::options::{PROFILING, Settings};
 use crate::platform::os::Os;
 use crate::size_class::{MIN_ALIGN, SizeClass, UNIT};
@@ -275,12 +275,7 @@ impl<O: Os> Engine<O> {
     /// caches and tries again: cached blocks may keep spans that are otherwise free.
     #[cold]
     #[inline(never)]
-    fn alloc_large_slow(
-        &self,
-        size: usize,
-        align: usize,
-        contents: Contents,
-    ) -> (*mut u8, bool) {
+    fn alloc_large_slow(&self, size: usize, align: usize, contents: Contents) -> (*mut u8, bool) {
         if self.ready() && self.all_in_heaps() {
             return self.alloc_in_default_heap(size, align);
         }

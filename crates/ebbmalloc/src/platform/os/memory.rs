@@ -19,8 +19,8 @@ use super::limit;
 use super::native::NativeFor;
 use crate::platform::arch::weak;
 use crate::platform::kernel::auxiliary::page_size;
-use crate::platform::kernel::{clock, futex};
 use crate::platform::kernel::syscall::{advise, call, map, unmap};
+use crate::platform::kernel::{clock, futex};
 
 /// Bytes of which chosen addresses are a multiple, so that page tables and huge pages fit.
 const GRANULE: usize = 2 << 20;
@@ -137,9 +137,9 @@ impl<P: Process> OsMemory for NativeFor<P> {
     /// kernel may read them.
     fn was_written(&self, page: *const u8) -> bool {
         // In both halves of words of eight bytes.
-        [0, 1028, 2056, 3084].into_iter().any(|at| {
-            futex::holds(page.wrapping_add(at).cast(), 0) == Ok(false)
-        })
+        [0, 1028, 2056, 3084]
+            .into_iter()
+            .any(|at| futex::holds(page.wrapping_add(at).cast(), 0) == Ok(false))
     }
 
     unsafe fn allow_huge_pages(&self, start: *mut u8, bytes: usize) -> bool {
