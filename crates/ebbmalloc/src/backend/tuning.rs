@@ -105,11 +105,9 @@ tunables! {
     HUGE_IN_USE_UNITS_MIN: usize = mib(16), "units", 37;
     /// Time that the memory of a huge page takes in small pages: 1 µs each.
     SMALL_NS: i64 = 500_000, "ns", 37;
-    /// What a program may spend at first: so the first tick of the clock, by chance or not, ends
-    /// huge pages for 16 ms only.
+    /// What may be spent at first, so that no first tick of the clock ends huge pages.
     FIRST_CREDIT_NS: i64 = 3_000_000, "ns", 37;
-    /// Blocks up to this size, an OS page, may lie in huge pages: each that is used touches all of
-    /// its pages. Longer ones may where the program writes such blocks whole.
+    /// Blocks up to this size, an OS page, touch all of their pages.
     HUGE_BLOCK_BYTES_MAX: usize = 4 << 10, "bytes", 37;
     /// From this length on, a block's own memory may become huge pages.
     HUGE_ALLOWED_BYTES_MIN: usize = 4 << 20, "bytes", 49;
@@ -118,12 +116,11 @@ tunables! {
     /// OS pages of a block that are probed for data.
     WRITTEN_PROBES: usize = 16, "pages", 49;
     /// With data in this many, the block was written whole. The last pages of a span, or of a block
-    /// rounded up to its class, may never be.
+    /// rounded up, may never be.
     WRITTEN_PAGES_MIN: usize = 13, "pages", 49;
     /// After another, unless it was long, the heap grows this many times without a probe.
     UNPROBED_GROWTHS: u8 = 7, "times", 49;
-    /// Blocks of a class are probed after this much more memory for the class: they may lie in
-    /// caches before.
+    /// A span is probed after this much more memory for its class: blocks may wait in caches.
     PROBED_AFTER_UNITS: u32 = 8, "units", 49;
     /// log2 of the most huge pages not asked for in a row, after refusals.
     HUGE_SKIPS_LOG_MAX: u32 = 6, "doublings", 37;
