@@ -5,6 +5,8 @@
 #include "maps.h"
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum { BLOCK = 120, MORE = 30, ROOM = 10, FREE = 60 };
 
@@ -38,7 +40,15 @@ static void check_limit(int resource, const char *value) {
 }
 
 int main(void) {
-    check_limit(RLIMIT_AS, "VmSize");
+    // Each in a new heap, where nothing lies behind the block.
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        check_limit(RLIMIT_AS, "VmSize");
+        return 0;
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
     check_limit(RLIMIT_DATA, "VmData");
     return 0;
 }

@@ -82,7 +82,11 @@ impl Written {
         length.units_since += units.end - units.start;
         if length.units_since >= PROBED_AFTER_UNITS {
             length.units_since = 0;
-            length.older = mem::replace(&mut length.newer, units);
+            length.older = mem::replace(&mut length.newer, units.clone());
+        }
+        // A block in the place of a freed one is new.
+        if length.older.start < units.end && units.start < length.older.end {
+            length.older = 0..0;
         }
     }
 
