@@ -20,8 +20,6 @@ use crate::{Faults, fake_stack, membarrier};
 
 /// Fills memory that is not committed, so that a read of it shows.
 const POISON: u8 = 0xdb;
-/// The bytes of a huge page.
-const HUGE: usize = 2 << 20;
 /// Fills memory whose purge failed: the contract leaves its contents unspecified.
 const SPOILT: u8 = 0xd5;
 
@@ -45,8 +43,7 @@ pub struct FakeOs {
     /// The nanoseconds that a huge page takes; `None` if there are none.
     huge_page_ns: Option<u64>,
     huge_pages: Mutex<Vec<Range<usize>>>,
-    /// Where huge pages are allowed.
-    allowed: Mutex<Vec<Range<usize>>>,
+    is_single: bool,
     /// Huge pages of which a part was purged, and not the whole.
     broken: AtomicUsize,
     moves: AtomicUsize,
@@ -118,7 +115,7 @@ impl Default for FakeOs {
             purges: AtomicUsize::new(0),
             huge_page_ns: None,
             huge_pages: Mutex::default(),
-            allowed: Mutex::default(),
+            is_single: false,
             broken: AtomicUsize::new(0),
             moves: AtomicUsize::new(0),
             in_move: Mutex::default(),
@@ -174,6 +171,11 @@ impl FakeOs {
         Self { watch: Some(OnceLock::new()), ..self }
     }
 
+    /// In a process that certainly has one thread.
+    pub fn single(self) -> Self {
+        Self { is_single: true, ..self }
+    }
+
     /// With huge pages, each of which takes `ns` nanoseconds.
     pub fn huge_pages_in(self, ns: u64) -> Self {
         Self { huge_page_ns: Some(ns), ..self }
@@ -184,18 +186,11 @@ impl FakeOs {
         self.huge_pages.lock().unwrap().clone()
     }
 
-    /// Where huge pages are allowed.
-    pub fn allowed_huge_pages(&self) -> Vec<Range<usize>> {
-        self.allowed.lock().unwrap().clone()
-    }
-
-    /// Notes that these addresses are about to leave their mapping. Huge pages are not allowed
-    /// there, as it would be another mapping than the engine knows.
+    /// Notes that these addresses leave their mapping.
     fn leave_mapping(&self, start: *mut u8, bytes: usize) {
         let left = start.addr()..start.addr() + bytes;
-        let meets = |range: &Range<usize>| range.start < left.end && left.start < range.end;
-        assert!(!self.allowed.lock().unwrap().iter().any(meets), "left with huge pages allowed");
-        self.huge_pages.lock().unwrap().retain(|page| !meets(page));
+        let mut pages = self.huge_pages.lock().unwrap();
+        pages.retain(|page| page.end <= left.start || left.end <= page.start);
     }
 
     /// The number of huge pages of which a part was purged, and not the whole.
@@ -619,32 +614,10 @@ impl OsMemory for FakeOs {
         }
     }
 
-    /// Where there are no huge pages, a block that is read here would be read beside its owner.
-    fn was_written(&self, page: *const u8) -> bool {
-        // SAFETY: the engine asks for pages of blocks in use only, which are committed. Tests with
-        // huge pages have one thread.
-        self.huge_page_ns.is_some() && unsafe { self.has_data(page) }
-    }
-
-    unsafe fn allow_huge_pages(&self, start: *mut u8, bytes: usize) -> bool {
-        assert!(start.addr().is_multiple_of(HUGE) && bytes.is_multiple_of(HUGE), "no place");
-        self.state().assert_committed(self.page, start, bytes, "allowed huge pages in");
-        let range = start.addr()..start.addr() + bytes;
-        if self.huge_page_ns.is_some() {
-            let pages = range.clone().step_by(HUGE).map(|at| at..at + HUGE);
-            self.huge_pages.lock().unwrap().extend(pages);
-            self.allowed.lock().unwrap().push(range);
-        }
-        self.huge_page_ns.is_some()
-    }
-
-    unsafe fn forbid_huge_pages(&self, start: *mut u8, bytes: usize) {
-        let end = start.addr() + bytes;
-        self.allowed.lock().unwrap().retain(|range| {
-            let is_whole = start.addr() <= range.start && range.end <= end;
-            assert!(is_whole || end <= range.start || range.end <= start.addr(), "forbids a part");
-            !is_whole
-        });
+    unsafe fn was_written(&self, page: *const u8) -> bool {
+        assert!(self.is_single, "read a block that another thread may write");
+        // SAFETY: the caller guarantees a committed page that no other thread uses.
+        unsafe { self.has_data(page) }
     }
 
     unsafe fn back_by_huge_page(&self, start: *mut u8, bytes: usize) -> Option<u64> {
@@ -777,7 +750,7 @@ impl OsThreads for FakeOs {
     }
 
     fn is_single(&self) -> bool {
-        false
+        self.is_single
     }
 
     fn watch_threads(&self, _: Option<extern "C" fn(bool)>) -> Result<(), &'static str> {

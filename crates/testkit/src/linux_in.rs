@@ -182,18 +182,9 @@ impl OsMemory for LinuxIn {
         !self.faults.refuses() && unsafe { Linux.purge(start, bytes) }
     }
 
-    fn was_written(&self, page: *const u8) -> bool {
-        Linux.was_written(page)
-    }
-
-    unsafe fn allow_huge_pages(&self, start: *mut u8, bytes: usize) -> bool {
+    unsafe fn was_written(&self, page: *const u8) -> bool {
         // SAFETY: the caller's.
-        unsafe { Linux.allow_huge_pages(start, bytes) }
-    }
-
-    unsafe fn forbid_huge_pages(&self, start: *mut u8, bytes: usize) {
-        // SAFETY: the caller's.
-        unsafe { Linux.forbid_huge_pages(start, bytes) }
+        unsafe { Linux.was_written(page) }
     }
 
     unsafe fn back_by_huge_page(&self, start: *mut u8, bytes: usize) -> Option<u64> {

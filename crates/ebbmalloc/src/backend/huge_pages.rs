@@ -35,8 +35,6 @@ pub(crate) struct HugePages {
     /// runs that are touched whole may lie there: others would keep memory resident that the
     /// program never touches.
     pub untouched: Range<UnitIndex>,
-    /// Long blocks in use in which huge pages are allowed. Each is a mapping of its own.
-    pub allowed_blocks: usize,
     pub totals: HugeTotals,
 }
 
@@ -69,7 +67,6 @@ impl HugePages {
             refusals: 0,
             skips: 0,
             untouched: 0..0,
-            allowed_blocks: 0,
             totals: HugeTotals { pages: 0, refusals: 0, ns: 0 },
         }
     }
@@ -144,6 +141,18 @@ impl HugePages {
         // SAFETY: the units are committed and clean, and no thread uses them.
         let took_ns =
             unsafe { os.back_by_huge_page(region.address(first), HUGE_UNITS as usize * UNIT) };
+        self.record_backed(region, counts, first, took_ns)
+    }
+
+    /// Records what came of the request to back these units: the time that it took, or that the
+    /// kernel refused. Returns whether it did not.
+    pub fn record_backed(
+        &mut self,
+        region: &Region,
+        counts: &mut PageCounts,
+        first: UnitIndex,
+        took_ns: Option<u64>,
+    ) -> bool {
         self.record(took_ns);
         mark(region, counts, first, took_ns.is_some());
         took_ns.is_some()
@@ -192,13 +201,6 @@ pub(super) fn places(
     let none = counts.huge_pages == 0;
     let all = if none { 0..0 } else { first..units.end };
     all.step_by(HUGE_UNITS as usize)
-}
-
-/// Records that huge pages are allowed in these units.
-pub(super) fn record_allowed(region: &Region, counts: &mut PageCounts, units: Range<UnitIndex>) {
-    for first in units.step_by(HUGE_UNITS as usize) {
-        mark(region, counts, first, true);
-    }
 }
 
 /// Records that a part of these units is not resident any more.

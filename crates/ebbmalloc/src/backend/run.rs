@@ -145,9 +145,6 @@ impl UnitFlags {
     /// A huge page begins at this unit.
     const HUGE: u8 = 1 << 4;
 
-    /// In the first record of a run in use: the kernel may back it by huge pages.
-    const ALLOWED: u8 = 1 << 6;
-
     /// A paged unit is in a list of open units.
     const OPEN: u8 = 1 << 5;
 
@@ -187,14 +184,6 @@ impl UnitFlags {
 
     pub fn open(self) -> bool {
         self.0 & Self::OPEN != 0
-    }
-
-    pub fn allowed(self) -> bool {
-        self.0 & Self::ALLOWED != 0
-    }
-
-    pub fn with_allowed(self, allowed: bool) -> Self {
-        self.with(Self::ALLOWED, allowed)
     }
 
     pub fn with_open(self, open: bool) -> Self {

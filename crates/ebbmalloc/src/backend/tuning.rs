@@ -109,16 +109,14 @@ tunables! {
     FIRST_CREDIT_NS: i64 = 3_000_000, "ns", 37;
     /// Blocks up to this size, an OS page, touch all of their pages.
     HUGE_BLOCK_BYTES_MAX: usize = 4 << 10, "bytes", 37;
-    /// From this length on, a block's own memory may become huge pages.
-    HUGE_ALLOWED_BYTES_MIN: usize = 4 << 20, "bytes", 49;
-    /// The most such blocks at a time: each is a mapping of its own.
-    ALLOWED_BLOCKS_MAX: usize = 1_024, "blocks", 49;
     /// OS pages of a block that are probed for data.
     WRITTEN_PROBES: usize = 16, "pages", 49;
     /// With data in this many, the block was written whole. The last pages of a span, or of a block
     /// rounded up, may never be.
     WRITTEN_PAGES_MIN: usize = 13, "pages", 49;
-    /// After another, unless it was long, the heap grows this many times without a probe.
+    /// This many in a row must have been.
+    WRITTEN_BLOCKS_MIN: u8 = 2, "blocks", 49;
+    /// After another, the heap grows this many times without a probe.
     UNPROBED_GROWTHS: u8 = 7, "times", 49;
     /// A span is probed after this much more memory for its class: blocks may wait in caches.
     PROBED_AFTER_UNITS: u32 = 8, "units", 49;

@@ -4,6 +4,9 @@
 //! touched, no system call tells that each filter of calls allows. But a page with data was
 //! written. So, when the heap grows, a few pages are probed of a block, or a span, that was handed
 //! out before for blocks of about that length.
+//!
+//! A probe may take a page fault that another thread of the program must serve (userfaultfd(2)),
+//! which may allocate. So only a process with one thread is probed. In others nothing is known.
 
 use core::mem;
 use core::ops::Range;
@@ -12,7 +15,7 @@ use crate::backend::huge_pages::Touch;
 use crate::backend::page_map::MapEntry;
 use crate::backend::region::{Region, UnitIndex};
 use crate::backend::tuning::{
-    HUGE_ALLOWED_BYTES_MIN, HUGE_BLOCK_BYTES_MAX, PROBED_AFTER_UNITS, UNPROBED_GROWTHS,
+    HUGE_BLOCK_BYTES_MAX, PROBED_AFTER_UNITS, UNPROBED_GROWTHS, WRITTEN_BLOCKS_MIN,
     WRITTEN_PAGES_MIN, WRITTEN_PROBES,
 };
 use crate::backend::zeroing::hash;
@@ -31,27 +34,15 @@ pub(crate) struct Written {
 
 /// Blocks of about one length.
 struct Length {
-    /// Units of a block or span handed out lately, and of one before it.
+    /// Units of a block or span handed out lately, and of one before it that was not probed yet.
     newer: Range<UnitIndex>,
     older: Range<UnitIndex>,
     /// Units handed out after those of `newer`.
     units_since: u32,
-    found: Found,
+    /// Probes in a row that found a block written whole.
+    whole: u8,
     /// How many times not to probe.
     skips: u8,
-}
-
-/// What the last probe of a block found.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Found {
-    /// There was no probe yet.
-    Unknown,
-    /// No page with data. The program may have written zeros.
-    Nothing,
-    /// Data in some pages.
-    Few,
-    /// Data in most pages.
-    Most,
 }
 
 impl Written {
@@ -59,28 +50,22 @@ impl Written {
     /// hold none.
     pub const fn new() -> Self {
         const NONE: Length =
-            Length { newer: 0..0, older: 0..0, units_since: 0, found: Found::Unknown, skips: 0 };
+            Length { newer: 0..0, older: 0..0, units_since: 0, whole: 0, skips: 0 };
         Self { lengths: [NONE; LENGTHS], probes: 0 }
-    }
-
-    /// What the last probe of a block of about this length found.
-    pub fn found(&self, bytes: usize) -> Found {
-        self.lengths[index(bytes)].found
     }
 
     /// How much the program will touch of a new block of this length.
     pub fn expected(&self, bytes: usize) -> Touch {
-        match bytes <= HUGE_BLOCK_BYTES_MAX || self.found(bytes) == Found::Most {
-            true => Touch::Whole,
-            false => Touch::Unknown,
-        }
+        let is_whole = || self.lengths[index(bytes)].whole >= WRITTEN_BLOCKS_MIN;
+        if bytes <= HUGE_BLOCK_BYTES_MAX || is_whole() { Touch::Whole } else { Touch::Unknown }
     }
 
     /// Records that these units are handed out to a block of this length, or to a span of them.
     pub fn record(&mut self, bytes: usize, units: Range<UnitIndex>) {
         let length = &mut self.lengths[index(bytes)];
         length.units_since += units.end - units.start;
-        if length.units_since >= PROBED_AFTER_UNITS {
+        // Not every eighth block: the program may write every second one.
+        if length.units_since >= PROBED_AFTER_UNITS + hash(self.probes) % PROBED_AFTER_UNITS {
             length.units_since = 0;
             length.older = mem::replace(&mut length.newer, units.clone());
         }
@@ -90,36 +75,40 @@ impl Written {
         }
     }
 
-    /// Probes an older block of this length.
+    /// Probes an earlier block of this length. It does not matter what the program does with it:
+    /// the kernel reads it.
     pub fn probe(&mut self, region: &Region, os: &impl Os, bytes: usize) {
         let length = &mut self.lengths[index(bytes)];
+        if !os.is_single() {
+            length.whole = 0;
+            return;
+        }
         if bytes <= HUGE_BLOCK_BYTES_MAX || length.skips > 0 {
             length.skips = length.skips.saturating_sub(1);
             return;
         }
-        let Range { start, end } = length.older;
-        let entry = region.entry(start as usize);
+        let units = mem::replace(&mut length.older, 0..0);
+        let entry = region.entry(units.start as usize);
         // What was freed since may be purged.
-        if start == end || entry == MapEntry::NONE || entry.is_large_freed() {
+        if units.is_empty() || entry == MapEntry::NONE || entry.is_large_freed() {
             return;
         }
         let page = os.page_size();
-        let pages = (end - start) as usize * UNIT / page;
-        let was_written = |nth| os.was_written(region.address(start).wrapping_add(nth * page));
+        let pages = units.len() * UNIT / page;
         let probes = &mut self.probes;
-        let mut nth = || {
+        let mut has_data = || {
             *probes = probes.wrapping_add(1);
             // Another page each time, since programs write memory in patterns.
-            hash(*probes) as usize % pages
+            let at = hash(*probes) as usize % pages * page;
+            // SAFETY: the units were handed out, hence they were committed.
+            unsafe { os.was_written(region.address(units.start).wrapping_add(at)) }
         };
-        let count = (0..WRITTEN_PROBES).filter(|_| was_written(nth())).count();
-        length.found = match count {
-            WRITTEN_PAGES_MIN.. => Found::Most,
-            0 if !was_written(0) => Found::Nothing,
-            _ => Found::Few,
+        // The last pages of a span, or of a block rounded up, may have none.
+        let is_whole = (0..WRITTEN_PROBES).filter(|_| has_data()).count() >= WRITTEN_PAGES_MIN;
+        (length.whole, length.skips) = match is_whole {
+            true => ((length.whole + 1).min(WRITTEN_BLOCKS_MIN), 0),
+            false => (0, UNPROBED_GROWTHS),
         };
-        let is_cheap = length.found == Found::Most || bytes >= HUGE_ALLOWED_BYTES_MIN;
-        length.skips = if is_cheap { 0 } else { UNPROBED_GROWTHS };
     }
 }
 

@@ -5,11 +5,10 @@ use core::ops::Range;
 use core::ptr;
 
 use crate::backend::page_heap::Granted;
-use crate::backend::page_heap::huge::Contents;
 use crate::backend::page_map::MapEntry;
 use crate::backend::region::UnitIndex;
 use crate::backend::run::{Run, RunState, large_bytes};
-use crate::backend::tuning::{HUGE_ALLOWED_BYTES_MIN, MEDIUM_BYTES_MAX, PURGED_ZEROS_BYTES_MIN};
+use crate::backend::tuning::{HUGE_UNITS, MEDIUM_BYTES_MAX, PURGED_ZEROS_BYTES_MIN};
 use crate::backend::units::{PageRange, UnitRange, Units, is_medium};
 use crate::engine::Engine;
 use crate::engine::lookup::LargeBlock;
@@ -43,8 +42,8 @@ impl<O: Os> Engine<O> {
         }
         let (units, align) = (Units::for_bytes(size)?, Units::for_bytes(align)?);
         let mut pages = self.pages();
-        let granted = match align {
-            Units::ONE if heap == 0 => pages.alloc_for(size, units, align)?,
+        let granted = match heap {
+            0 => pages.alloc_for(size, units, align)?,
             _ => pages.alloc(units, align)?,
         };
         pages.note(granted.first, size, heap);
@@ -68,15 +67,21 @@ impl<O: Os> Engine<O> {
         Some((self.address_of(&block), zeroed))
     }
 
-    /// Allows huge pages in a new large block that is not resident, if it is long, and they seem to
-    /// pay.
-    pub(crate) fn allow_huge_pages(&self, block: *mut u8, size: usize, contents: Contents) {
-        if size >= HUGE_ALLOWED_BYTES_MIN
-            && let Some(offset) = self.region.committed_offset(block)
-        {
-            let first = (offset / UNIT) as UnitIndex;
-            let whole_units = first..first + (size / UNIT) as UnitIndex;
-            self.pages().allow_huge_pages(whole_units, size, contents);
+    /// Makes a new long block resident by huge pages, where it is not, if the program writes such
+    /// blocks whole and if that seems to pay. That may take long, so it is without a lock.
+    pub(crate) fn back_by_huge_pages(&self, block: *mut u8, size: usize) {
+        let Some(offset) = self.region.committed_offset(block) else { return };
+        let first = (offset / UNIT) as UnitIndex;
+        let whole_units = first..first + (size / UNIT) as UnitIndex;
+        let mut place = self.pages().next_place(size, whole_units.clone());
+        while let Some(first) = place {
+            // SAFETY: the units are of a new block that reads as zero, which is the caller's.
+            let took_ns = unsafe {
+                self.os.back_by_huge_page(self.region.address(first), HUGE_UNITS as usize * UNIT)
+            };
+            let mut pages = self.pages();
+            pages.record_backed(first, took_ns);
+            place = pages.next_place(size, first + HUGE_UNITS..whole_units.end);
         }
     }
 
@@ -196,7 +201,6 @@ impl<O: Os> Engine<O> {
         let before = self.noted_bytes(first);
         let mut pages = self.pages();
         pages.is_at_limit = false;
-        pages.forbid_huge_pages(first);
         let heap = pages.heap_of(first);
         if needed < run.length() {
             pages.shrink(run, needed);
@@ -261,7 +265,6 @@ impl<O: Os> Engine<O> {
         }
         let (region, before) = (&self.region, self.noted_bytes(first));
         let mut pages = self.pages();
-        pages.forbid_huge_pages(first);
         let granted = pages.alloc_to_move(run, needed, align);
         let Some(Granted { first: target, .. }) = granted else {
             return ptr::null_mut();

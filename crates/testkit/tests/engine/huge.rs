@@ -8,7 +8,7 @@ const MIB: usize = 1 << 20;
 const HUGE: usize = 2 * MIB;
 
 fn os() -> FakeOs {
-    FakeOs::default().cpus(1).still().space(256 * MIB)
+    FakeOs::default().cpus(1).still().single().space(256 * MIB)
 }
 
 /// An engine with huge pages that take `us` each.
@@ -127,6 +127,17 @@ fn blocks_that_are_written_whole_do() {
     }
 }
 
+/// A probe may have to wait for another thread, which may allocate.
+#[test]
+fn they_do_not_where_there_may_be_threads() {
+    let os = FakeOs::default().cpus(1).still().space(256 * MIB).huge_pages_in(1000);
+    let engine = Engine::new(os);
+    for size in LENGTHS {
+        fill_written(&engine, 20 * MIB, size, size);
+    }
+    assert_eq!(engine.os().huge_pages().len(), 0);
+}
+
 #[test]
 fn they_do_no_more_once_the_program_writes_less() {
     for &size in &LENGTHS[2..] {
@@ -153,91 +164,103 @@ fn freed_blocks_do_not_count_as_unwritten() {
     }
 }
 
-/// Whether huge pages are allowed somewhere in this block.
-fn allows(engine: &Engine<FakeOs>, block: *mut u8) -> bool {
+/// Bytes of this block in huge pages.
+fn huge_bytes_of(engine: &Engine<FakeOs>, block: *mut u8) -> usize {
     let bytes = block.addr()..block.addr() + engine.usable_size(block);
-    let ranges = engine.os().allowed_huge_pages();
-    ranges.iter().any(|range| range.start < bytes.end && bytes.start < range.end)
+    let pages = engine.os().huge_pages().into_iter();
+    pages.filter(|page| bytes.start <= page.start && page.end <= bytes.end).count() * HUGE
 }
 
 #[test]
-fn a_long_block_may_become_huge_pages_until_it_is_freed() {
-    let engine = engine(1);
-    let small = engine.alloc(8 * MIB);
-    assert!(!allows(&engine, small) && engine.os().huge_pages().is_empty());
-    let block = engine.alloc(20 * MIB);
-    let allowed = engine.os().allowed_huge_pages();
-    let [range] = &allowed[..] else { panic!("{allowed:?}") };
-    assert!(range.start >= block.addr() && range.end <= block.addr() + 20 * MIB);
-    // All but what lies before the first huge page, that page, and what lies behind the last.
-    assert!(range.len() >= 16 * MIB, "{allowed:?}");
-    assert_eq!(engine.stats().huge_bytes as usize, engine.os().huge_pages().len() * HUGE);
-    // SAFETY: a live block.
-    unsafe { engine.free(block) };
-    assert!(engine.os().allowed_huge_pages().is_empty());
-    engine.trim();
-    engine.check_with(&[small]);
-}
-
-#[test]
-fn resized_blocks_forbid_huge_pages() {
-    for size in [10, 30, 100] {
+fn long_blocks_lie_in_huge_pages_if_such_blocks_are_written_whole() {
+    for align in [1, 4096, HUGE] {
         let engine = engine(1);
-        let block = engine.alloc(20 * MIB);
-        assert!(allows(&engine, block));
-        // In place, and where the block must move.
-        let behind = (size == 100).then(|| engine.alloc(MIB));
-        // SAFETY: a live block.
-        let block = unsafe { engine.realloc(block, size * MIB, 1) };
-        assert!(!block.is_null() && engine.os().allowed_huge_pages().is_empty());
+        let new = |zeroed: bool| match zeroed {
+            true => engine.alloc_aligned_zeroed(8 * MIB, align),
+            false => engine.alloc_aligned(8 * MIB, align),
+        };
+        let write = |block: *mut u8| {
+            assert!(!block.is_null());
+            // SAFETY: a new block of this size.
+            unsafe { block.write_bytes(7, 8 * MIB) };
+            block
+        };
+        let first: Vec<_> = (0..3).map(|_| write(new(false))).collect();
+        assert!(first.iter().all(|&block| huge_bytes_of(&engine, block) == 0));
+        write(new(false));
+        write(new(false));
+        for zeroed in [false, true, false] {
+            let block = new(zeroed);
+            assert!(huge_bytes_of(&engine, block) >= 6 * MIB);
+            // SAFETY: a new block of this size.
+            let bytes = unsafe { std::slice::from_raw_parts(block, 8 * MIB) };
+            assert!(!zeroed || bytes.iter().all(|&byte| byte == 0));
+            write(block);
+        }
         assert_eq!(engine.stats().huge_bytes as usize, engine.os().huge_pages().len() * HUGE);
-        engine.check_with(&[vec![block], behind.into_iter().collect()].concat());
-        // SAFETY: a live block.
-        unsafe { engine.free(block) };
-        engine.trim();
         engine.check();
     }
 }
 
 #[test]
-fn zeroed_blocks_do_only_if_such_blocks_are_written() {
-    let engine = engine(1);
-    fill(&engine, 16 * MIB, 1024);
-    let zeroed = engine.alloc_zeroed(8 * MIB);
-    assert!(!allows(&engine, zeroed));
-    let mut blocks = fill_written(&engine, 32 * MIB, 8 * MIB, 8 * MIB);
-    let zeroed_later = engine.alloc_zeroed(8 * MIB);
-    assert!(allows(&engine, zeroed_later));
-    blocks.extend([zeroed, zeroed_later]);
-    free(&engine, blocks);
-    assert!(engine.os().allowed_huge_pages().is_empty());
-    engine.check();
+fn other_long_blocks_do_not() {
+    for written in [0, 1, 3 * MIB] {
+        let engine = engine(1);
+        for block in fill_written(&engine, 160 * MIB, 8 * MIB, written) {
+            assert_eq!(huge_bytes_of(&engine, block), 0, "{written}");
+        }
+        engine.check();
+    }
 }
 
 #[test]
-fn long_blocks_with_little_data_do_not() {
-    let engine = engine(1);
-    fill(&engine, 16 * MIB, 1024);
-    let before = engine.os().huge_pages().len();
-    let blocks = fill_written(&engine, 160 * MIB, 8 * MIB, 1);
-    let allowed = blocks.iter().filter(|&&block| allows(&engine, block)).count();
-    assert!((1..=4).contains(&allowed), "{allowed}");
-    assert!(engine.os().huge_pages().len() - before <= allowed * 4);
-    engine.check();
+fn long_blocks_in_huge_pages_can_be_resized() {
+    for mib in [3, 9, 30] {
+        let engine = engine(1);
+        fill_written(&engine, 40 * MIB, 8 * MIB, 8 * MIB);
+        let block = engine.alloc(8 * MIB);
+        assert!(huge_bytes_of(&engine, block) > 0);
+        let behind = engine.alloc(MIB);
+        // SAFETY: a live block.
+        let block = unsafe { engine.realloc(block, mib * MIB, 1) };
+        assert!(!block.is_null());
+        assert_eq!(engine.stats().huge_bytes as usize, engine.os().huge_pages().len() * HUGE);
+        // SAFETY: live blocks.
+        unsafe {
+            engine.free(block);
+            engine.free(behind);
+        }
+        engine.trim();
+        engine.check();
+    }
 }
 
-/// The program may have written zeros. If not, it gets no memory that it does not touch.
+/// The rest of a huge page that is too short for one block holds the beginning of the next.
 #[test]
-fn long_blocks_without_data_do_but_get_none_at_once() {
-    let engine = engine(1);
-    fill(&engine, 16 * MIB, 1024);
-    fill(&engine, 32 * MIB, 8 * MIB);
-    let before = engine.stats().huge_us;
-    let blocks = fill(&engine, 64 * MIB, 8 * MIB);
-    assert!(blocks.iter().all(|&block| allows(&engine, block)));
-    assert_eq!(engine.stats().huge_us, before);
-    free(&engine, blocks);
-    engine.check();
+fn medium_blocks_fill_huge_pages() {
+    for size in [65 << 10, 70_000, 100_000, 200_000, 260_000, 400_000] {
+        let engine = engine(1);
+        let blocks = fill_written(&engine, 80 * MIB, size, size);
+        assert!(engine.os().huge_pages().len() > 10);
+        let held = engine.stats().held_bytes as usize;
+        let most = blocks.len() * size.next_multiple_of(4096) + 3 * MIB;
+        assert!(held <= most, "{size}: {held} of {most}");
+        engine.check_with(&blocks);
+    }
+}
+
+#[test]
+fn where_every_second_block_is_written_few_are_in_huge_pages() {
+    for &size in &LENGTHS[2..] {
+        let engine = engine(1);
+        fill(&engine, 16 * MIB, 1024);
+        let before = engine.os().huge_pages().len();
+        for nth in 0..60 * MIB / size {
+            fill_written(&engine, size, size, if nth % 2 == 0 { size } else { 1 });
+        }
+        let more = engine.os().huge_pages().len() - before;
+        assert!(more <= 20, "{size}: {more}");
+    }
 }
 
 #[test]

@@ -18,32 +18,27 @@ impl<O: Os> Pages<'_, O> {
     /// Hands out `units` units that begin at a multiple of `align` units, a power of two. Returns
     /// `None` if the region or the kernel has not enough, or if the limit forbids it.
     pub fn alloc(&mut self, units: Units, align: Units) -> Option<Granted> {
-        self.alloc_as(None, units, align)
+        self.alloc_as(Touch::Unknown, units, align)
     }
 
     /// As [`Pages::alloc`], for a block of `block_bytes` bytes or a span of them. If the program
     /// writes such blocks whole, the run may lie in a huge page.
     pub fn alloc_for(&mut self, block_bytes: usize, units: Units, align: Units) -> Option<Granted> {
-        let granted = self.alloc_as(Some(block_bytes), units, align)?;
+        let (touch, grown) = self.grow_by_huge_page(block_bytes, units);
+        let granted = self.alloc_as(touch, units, align);
+        self.purge_after_growth(grown);
+        let granted = granted?;
         self.heap.written.record(block_bytes, granted.first..granted.first + units.get());
         Some(granted)
     }
 
-    fn alloc_as(
-        &mut self,
-        block_bytes: Option<usize>,
-        units: Units,
-        align: Units,
-    ) -> Option<Granted> {
+    /// As [`Pages::alloc`], for a run of which the program will touch this much.
+    pub(super) fn alloc_as(&mut self, touch: Touch, units: Units, align: Units) -> Option<Granted> {
         let in_use = self.heap.counts.in_use + units.get() as usize;
         self.heap.is_at_limit = in_use > self.resident_units_max();
         if self.heap.is_at_limit || !self.could_hold(units, align) {
             return None;
         }
-        let (touch, grown_by_huge_page) = match block_bytes {
-            Some(block_bytes) => self.grow_by_huge_page(block_bytes, units),
-            None => (Touch::Unknown, 0),
-        };
         let extended = match align {
             Units::ONE => self.take_longest_dirty(touch, units),
             _ => None,
@@ -60,7 +55,7 @@ impl<O: Os> Pages<'_, O> {
             }
         };
         self.count_use(units.get());
-        self.purge_after_growth(grown + grown_by_huge_page);
+        self.purge_after_growth(grown);
         Some(granted)
     }
 

@@ -1,42 +1,31 @@
 //! Backs new memory by huge pages, where they pay and where the program writes all of it.
 //!
-//! Short runs come from a huge page by which the heap grows before. A long block's own memory may
-//! become huge pages as the program writes it.
+//! Short runs come from a huge page by which the heap grows before. The memory of a long block may
+//! become huge pages itself.
 
 use core::ops::Range;
 
 use super::Pages;
-use crate::backend::huge_pages::{self, Touch};
+use crate::backend::huge_pages::Touch;
 use crate::backend::region::Region;
 use crate::backend::retention::PageCounts;
 use crate::backend::run::RunState;
 use crate::backend::run_tree::RunTree;
-use crate::backend::tuning::{ALLOWED_BLOCKS_MAX, CLEAN_UNITS_KEPT, HUGE_UNITS};
+use crate::backend::tuning::{CLEAN_UNITS_KEPT, HUGE_UNITS};
 use crate::backend::units::{UnitIndex, Units};
-use crate::backend::written::Found;
 use crate::platform::os::Os;
-use crate::size_class::UNIT;
-
-/// What the program expects in a new block.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Contents {
-    /// Nothing, so it writes what it reads later.
-    Any,
-    /// Zeros, so it may leave much as it is.
-    Zeros,
-}
 
 impl<O: Os> Pages<'_, O> {
     /// If the heap must grow for a run for blocks of this length, and the program writes them
     /// whole: makes the run's surroundings resident by a huge page, if that seems to pay. Returns
     /// how much of the run the program will touch, and how many units became resident.
     pub(super) fn grow_by_huge_page(&mut self, block_bytes: usize, units: Units) -> (Touch, u32) {
-        if !self.may_grow_by_huge_page(units) {
-            return (self.heap.written.expected(block_bytes), 0);
+        let is_due = self.may_grow_by_huge_page(units);
+        if is_due {
+            self.heap.written.probe(self.region, self.os, block_bytes);
         }
-        self.heap.written.probe(self.region, self.os, block_bytes);
         let touch = self.heap.written.expected(block_bytes);
-        if touch == Touch::Unknown {
+        if !is_due || touch == Touch::Unknown || units.get() > HUGE_UNITS {
             return (touch, 0);
         }
         let Some(first) = self.take_for_huge_page() else {
@@ -57,81 +46,29 @@ impl<O: Os> Pages<'_, O> {
     fn may_grow_by_huge_page(&mut self, units: Units) -> bool {
         let PageCounts { in_use, dirty, .. } = self.heap.counts;
         let dirty = dirty + HUGE_UNITS as usize;
-        units.get() <= HUGE_UNITS
-            && self.heap.huge.are_wanted(in_use)
-            && in_use + dirty <= self.resident_units_max()
+        self.heap.huge.are_wanted(in_use)
+            && in_use + dirty.max(units.get() as usize) <= self.resident_units_max()
             && dirty <= self.heap.retention.spare_units(in_use)
             && self.heap.dirty.best_fit(self.region, units.get()).is_none()
             && self.heap.huge.take_due(|| self.os.now_ms(), in_use)
     }
 
-    /// Whether the program writes blocks of this length whole. Probes some if the heap may grow by
-    /// a huge page for a run of this length.
-    pub(super) fn are_written_whole(&mut self, block_bytes: usize, units: Units) -> bool {
-        let expected = self.heap.written.expected(block_bytes);
-        if expected == Touch::Unknown && self.may_grow_by_huge_page(units) {
-            self.heap.written.probe(self.region, self.os, block_bytes);
-        }
-        self.heap.written.expected(block_bytes) == Touch::Whole
-    }
-
-    /// Allows huge pages in a new long block, if they seem to pay: in these units, which are clean
-    /// and begin its run. They become resident as the program writes to them; the first at once,
-    /// which measures what they take, unless blocks of this length had no data.
-    ///
-    /// Not where the program expects zeros, nor after a block with data in a few pages only: it
-    /// would become resident whole. Probes decide as for short blocks.
-    pub fn allow_huge_pages(&mut self, units: Range<UnitIndex>, bytes: usize, contents: Contents) {
+    /// The first place in these clean units of a new block of `bytes` bytes that a huge page should
+    /// back now.
+    pub fn next_place(&mut self, bytes: usize, units: Range<UnitIndex>) -> Option<UnitIndex> {
         let in_use = self.heap.counts.in_use;
-        let mut first = self.region.align_unit(units.start, HUGE_UNITS).unwrap_or(units.end);
-        let end = self.region.align_unit((units.end + 1).saturating_sub(HUGE_UNITS), HUGE_UNITS);
-        let end = end.unwrap_or(first);
-        if first + HUGE_UNITS >= end
-            || self.heap.huge.allowed_blocks >= ALLOWED_BLOCKS_MAX
-            || !self.heap.huge.take_due(|| self.os.now_ms(), in_use)
-        {
-            return;
-        }
-        self.heap.written.probe(self.region, self.os, bytes);
-        let found = self.heap.written.found(bytes);
-        if found == Found::Few || contents == Contents::Zeros && found != Found::Most {
-            return;
-        }
+        let first = self.region.align_unit(units.start, HUGE_UNITS)?;
+        let is_due = first + HUGE_UNITS <= units.end
+            && self.heap.written.expected(bytes) == Touch::Whole
+            && self.heap.huge.take_due(|| self.os.now_ms(), in_use);
+        is_due.then_some(first)
+    }
+
+    /// Records what came of the request to back a place of [`Pages::next_place`]: the time that it
+    /// took, or that the kernel refused.
+    pub fn record_backed(&mut self, first: UnitIndex, took_ns: Option<u64>) {
         let heap = &mut *self.heap;
-        if found != Found::Nothing {
-            let is_backed = heap.huge.back(self.region, self.os, &mut heap.counts, first);
-            if !is_backed || !heap.huge.take_due(|| self.os.now_ms(), in_use) {
-                return;
-            }
-            first += HUGE_UNITS;
-        }
-        let bytes = (end - first) as usize * UNIT;
-        // SAFETY: the run is new, so these units are committed.
-        if unsafe { self.os.allow_huge_pages(self.region.address(first), bytes) } {
-            huge_pages::record_allowed(self.region, &mut heap.counts, first..end);
-            self.set_allowed(units.start, true);
-        }
-    }
-
-    /// Forbids huge pages in a run where [`Pages::allow_huge_pages`] allowed them: before it is
-    /// freed, resized or moved, as then the mappings of the region must be those that it knows.
-    pub fn forbid_huge_pages(&mut self, first: UnitIndex) {
-        // SAFETY: the run is in use, so its record is committed and current. The lock guards it.
-        let (flags, units) =
-            unsafe { ((*self.region.run(first)).flags, (*self.region.run(first)).units) };
-        if flags.allowed() {
-            self.set_allowed(first, false);
-            // SAFETY: as the run is in use, its units are committed.
-            unsafe { self.os.forbid_huge_pages(self.region.address(first), units as usize * UNIT) };
-        }
-    }
-
-    fn set_allowed(&mut self, first: UnitIndex, allowed: bool) {
-        let run = self.region.run(first);
-        // SAFETY: as in `forbid_huge_pages`.
-        unsafe { (*run).flags = (*run).flags.with_allowed(allowed) };
-        let blocks = &mut self.heap.huge.allowed_blocks;
-        *blocks = if allowed { *blocks + 1 } else { *blocks - 1 };
+        heap.huge.record_backed(self.region, &mut heap.counts, first, took_ns);
     }
 
     /// Takes a free run of the length and alignment of a huge page that is not resident.

@@ -113,9 +113,7 @@ impl<O: Os> Engine<O> {
     /// Returns the run of a large block, also of a heap's, to the page heap.
     pub(crate) fn return_large_run(&self, first: UnitIndex, units: u32) {
         self.region.set_entry(first, MapEntry::LARGE_FREED);
-        let mut pages = self.pages();
-        pages.forbid_huge_pages(first);
-        pages.free(first, units);
+        self.pages().free(first, units);
     }
 
     fn give_back(&self, block: NearBlock) {

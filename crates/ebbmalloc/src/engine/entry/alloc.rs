@@ -3,7 +3,7 @@
 use core::ptr;
 use core::sync::atomic::{AtomicIsize, Ordering};
 
-use crate::backend::page_heap::huge::Contents;
+use crate::backend::tuning::HUGE_UNITS;
 use crate::engine::Engine;
 use crate::frontend::owned_stack::OwnedStack;
 use crate::frontend::per_thread::Ready;
@@ -20,7 +20,7 @@ impl<O: Os> Engine<O> {
     pub fn alloc(&self, size: usize) -> *mut u8 {
         match SizeClass::of(size) {
             Some(class) => self.alloc_small::<false>(size, class),
-            None => self.alloc_large_slow(size, 1, Contents::Any).0,
+            None => self.alloc_large_slow(size, 1).0,
         }
     }
 
@@ -31,7 +31,7 @@ impl<O: Os> Engine<O> {
         let class = SizeClass::of(size);
         let new = match class {
             Some(class) => (self.alloc_small::<false>(size, class), false),
-            None => self.alloc_large_slow(size, 1, Contents::Zeros),
+            None => self.alloc_large_slow(size, 1),
         };
         let exact = self.knows_size_of(new.0);
         self.clear_new(new, if exact { size } else { self.usable_for(size, class) })
@@ -50,7 +50,7 @@ impl<O: Os> Engine<O> {
     fn alloc_over_aligned(&self, size: usize, align: usize) -> *mut u8 {
         match SizeClass::of_aligned(size, align) {
             Some(class) => self.alloc_small::<true>(size, class),
-            None => self.alloc_large_slow(size, align, Contents::Any).0,
+            None => self.alloc_large_slow(size, align).0,
         }
     }
 
@@ -61,7 +61,7 @@ impl<O: Os> Engine<O> {
         }
         let new = match SizeClass::of_aligned(size, align) {
             Some(class) => (self.alloc_small::<true>(size, class), false),
-            None => self.alloc_large_slow(size, align, Contents::Zeros),
+            None => self.alloc_large_slow(size, align),
         };
         self.clear_new(new, size)
     }
@@ -275,7 +275,7 @@ impl<O: Os> Engine<O> {
     /// caches and tries again: cached blocks may keep spans that are otherwise free.
     #[cold]
     #[inline(never)]
-    fn alloc_large_slow(&self, size: usize, align: usize, contents: Contents) -> (*mut u8, bool) {
+    fn alloc_large_slow(&self, size: usize, align: usize) -> (*mut u8, bool) {
         if self.ready() && self.all_in_heaps() {
             return self.alloc_in_default_heap(size, align);
         }
@@ -292,8 +292,8 @@ impl<O: Os> Engine<O> {
             self.refuse(size);
             return (ptr::null_mut(), false);
         };
-        if zeroed {
-            self.allow_huge_pages(block, size, contents);
+        if zeroed && size > HUGE_UNITS as usize * UNIT {
+            self.back_by_huge_pages(block, size);
         }
         self.profile_alloc(block, size, 0);
         self.start_scavenger_if_due();

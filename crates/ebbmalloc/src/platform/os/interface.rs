@@ -192,24 +192,12 @@ pub trait OsMemory: Sync {
 
     /// Whether this page, which the program may use meanwhile, seems to hold data: the kernel reads
     /// a few words of it. False if they cannot be read, or if nothing tells.
-    fn was_written(&self, _page: *const u8) -> bool {
-        false
-    }
-
-    /// Lets the kernel back a committed range by huge pages, as it is touched. False if it refuses.
     ///
     /// # Safety
-    /// The range is committed.
-    unsafe fn allow_huge_pages(&self, _start: *mut u8, _bytes: usize) -> bool {
+    /// The page was committed, and the process has one thread.
+    unsafe fn was_written(&self, _page: *const u8) -> bool {
         false
     }
-
-    /// Undoes [`OsMemory::allow_huge_pages`], in a range that contains its range. What is in huge
-    /// pages stays there.
-    ///
-    /// # Safety
-    /// The range is committed.
-    unsafe fn forbid_huge_pages(&self, _start: *mut u8, _bytes: usize) {}
 
     /// Asks the kernel to back a committed range by a huge page of that size. It reads as zero
     /// before and after. Returns the nanoseconds that it took, by a clock that may tick some

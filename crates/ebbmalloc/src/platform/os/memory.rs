@@ -135,21 +135,11 @@ impl<P: Process> OsMemory for NativeFor<P> {
 
     /// Programs make pages of their blocks inaccessible, for example below stacks. So only the
     /// kernel may read them.
-    fn was_written(&self, page: *const u8) -> bool {
+    unsafe fn was_written(&self, page: *const u8) -> bool {
         // In both halves of words of eight bytes.
         [0, 1028, 2056, 3084]
             .into_iter()
             .any(|at| futex::holds(page.wrapping_add(at).cast(), 0) == Ok(false))
-    }
-
-    unsafe fn allow_huge_pages(&self, start: *mut u8, bytes: usize) -> bool {
-        // SAFETY: the advice changes no contents.
-        unsafe { advise(start.cast(), bytes, libc::MADV_HUGEPAGE) }.is_ok()
-    }
-
-    unsafe fn forbid_huge_pages(&self, start: *mut u8, bytes: usize) {
-        // SAFETY: the advice changes no contents.
-        let _ = unsafe { advise(start.cast(), bytes, libc::MADV_NOHUGEPAGE) };
     }
 
     /// The kernel does not say which pages it took. The coarse clock needs neither the time-stamp
