@@ -1,12 +1,11 @@
 // The program may serve the page faults of its blocks itself (userfaultfd(2)), by a thread that
-// allocates. What ebbmalloc reads of blocks waits for that thread, so it holds no lock then.
+// allocates. What reads a block waits for it. So ebbmalloc reads none where there are threads.
 // expect: exit 0
 // check: no it fills the blocks
 #define _GNU_SOURCE
 #include "check.h"
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
-#include <poll.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -43,7 +43,7 @@ pub struct FakeOs {
     /// The nanoseconds that a huge page takes; `None` if there are none.
     huge_page_ns: Option<u64>,
     huge_pages: Mutex<Vec<Range<usize>>>,
-    is_single: bool,
+    is_single: AtomicBool,
     /// Huge pages of which a part was purged, and not the whole.
     broken: AtomicUsize,
     moves: AtomicUsize,
@@ -115,7 +115,7 @@ impl Default for FakeOs {
             purges: AtomicUsize::new(0),
             huge_page_ns: None,
             huge_pages: Mutex::default(),
-            is_single: false,
+            is_single: AtomicBool::new(false),
             broken: AtomicUsize::new(0),
             moves: AtomicUsize::new(0),
             in_move: Mutex::default(),
@@ -173,7 +173,12 @@ impl FakeOs {
 
     /// In a process that certainly has one thread.
     pub fn single(self) -> Self {
-        Self { is_single: true, ..self }
+        Self { is_single: AtomicBool::new(true), ..self }
+    }
+
+    /// From now on the process may have more threads.
+    pub fn start_threads(&self) {
+        self.is_single.store(false, Ordering::Relaxed);
     }
 
     /// With huge pages, each of which takes `ns` nanoseconds.
@@ -615,7 +620,7 @@ impl OsMemory for FakeOs {
     }
 
     unsafe fn was_written(&self, page: *const u8) -> bool {
-        assert!(self.is_single, "read a block that another thread may write");
+        assert!(self.is_single(), "read a block that another thread may write");
         // SAFETY: the caller guarantees a committed page that no other thread uses.
         unsafe { self.has_data(page) }
     }
@@ -750,7 +755,7 @@ impl OsThreads for FakeOs {
     }
 
     fn is_single(&self) -> bool {
-        self.is_single
+        self.is_single.load(Ordering::Relaxed)
     }
 
     fn watch_threads(&self, _: Option<extern "C" fn(bool)>) -> Result<(), &'static str> {

@@ -125,8 +125,13 @@ impl HugePages {
 
     /// Records that these units are handed out or purged.
     pub fn take(&mut self, units: Range<UnitIndex>) {
-        if overlap(&self.untouched, &units) {
-            self.untouched.start = units.end.min(self.untouched.end);
+        if !overlap(&self.untouched, &units) {
+            return;
+        }
+        match units.start > self.untouched.start && units.end >= self.untouched.end {
+            true => self.untouched.end = units.start,
+            // Units before a part from the middle are as others from now on.
+            false => self.untouched.start = units.end.min(self.untouched.end),
         }
     }
 
@@ -201,6 +206,11 @@ pub(super) fn places(
     let none = counts.huge_pages == 0;
     let all = if none { 0..0 } else { first..units.end };
     all.step_by(HUGE_UNITS as usize)
+}
+
+/// Whether this unit lies in a huge page.
+pub(super) fn is_in_one(region: &Region, counts: &PageCounts, unit: UnitIndex) -> bool {
+    places(region, counts, unit..unit + 1).any(|first| flags(region, first).huge())
 }
 
 /// Records that a part of these units is not resident any more.
@@ -289,8 +299,12 @@ mod tests {
         let mut huge = pages(HugeChoice::Auto);
         huge.untouched = 32..64;
         assert!(!huge.allows(Touch::Unknown, 60..70) && huge.allows(Touch::Unknown, 64..70));
-        huge.take(32..64);
-        assert!(huge.allows(Touch::Unknown, 60..70));
+        huge.take(60..64);
+        assert!(!huge.allows(Touch::Unknown, 58..60) && huge.allows(Touch::Unknown, 60..64));
+        huge.take(32..40);
+        assert!(huge.allows(Touch::Unknown, 32..40) && !huge.allows(Touch::Unknown, 40..41));
+        huge.take(40..60);
+        assert!(huge.allows(Touch::Unknown, 50..70));
     }
 
     #[test]

@@ -103,20 +103,21 @@ tunables! {
     HUGE_UNITS: u32 = mib(2) as u32, "units", 37;
     /// With less in use, no huge page is asked for: small programs stay small.
     HUGE_IN_USE_UNITS_MIN: usize = mib(16), "units", 37;
-    /// Time that the memory of a huge page takes in small pages: 1 µs each.
+    /// Least time that the memory of a huge page takes in small pages: 1 µs each.
     SMALL_NS: i64 = 500_000, "ns", 37;
     /// What may be spent at first, so that no first tick of the clock ends huge pages.
     FIRST_CREDIT_NS: i64 = 3_000_000, "ns", 37;
-    /// Blocks up to this size, an OS page, touch all of their pages.
+    /// Blocks up to this size, an OS page, are touched whole.
     HUGE_BLOCK_BYTES_MAX: usize = 4 << 10, "bytes", 37;
-    /// OS pages of a block that are probed for data.
-    WRITTEN_PROBES: usize = 16, "pages", 49;
-    /// With data in this many, the block was written whole. The last pages of a span, or of a block
-    /// rounded up, may never be.
+    /// Longer blocks may be address space for later.
+    WRITTEN_BLOCK_BYTES_MAX: usize = 64 << 20, "bytes", 49;
+    /// OS pages that a probe of a block looks at.
+    PROBED_PAGES: usize = 16, "pages", 49;
+    /// With data in this many of them, the block was written whole.
     WRITTEN_PAGES_MIN: usize = 13, "pages", 49;
-    /// This many in a row must have been.
+    /// Huge pages need this many such blocks in a row.
     WRITTEN_BLOCKS_MIN: u8 = 2, "blocks", 49;
-    /// After another, the heap grows this many times without a probe.
+    /// After a block that was not, the heap grows this many times without a probe.
     UNPROBED_GROWTHS: u8 = 7, "times", 49;
     /// A span is probed after this much more memory for its class: blocks may wait in caches.
     PROBED_AFTER_UNITS: u32 = 8, "units", 49;

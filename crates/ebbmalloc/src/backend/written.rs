@@ -12,18 +12,17 @@ use core::mem;
 use core::ops::Range;
 
 use crate::backend::huge_pages::Touch;
-use crate::backend::page_map::MapEntry;
 use crate::backend::region::{Region, UnitIndex};
 use crate::backend::tuning::{
-    HUGE_BLOCK_BYTES_MAX, PROBED_AFTER_UNITS, UNPROBED_GROWTHS, WRITTEN_BLOCKS_MIN,
-    WRITTEN_PAGES_MIN, WRITTEN_PROBES,
+    HUGE_BLOCK_BYTES_MAX, PROBED_AFTER_UNITS, PROBED_PAGES, UNPROBED_GROWTHS,
+    WRITTEN_BLOCK_BYTES_MAX, WRITTEN_BLOCKS_MIN, WRITTEN_PAGES_MIN,
 };
 use crate::backend::zeroing::hash;
 use crate::platform::os::Os;
 use crate::size_class::UNIT;
 
 /// How many lengths of blocks are told apart.
-const LENGTHS: usize = 28;
+const LENGTHS: usize = 26;
 
 /// What is known of the blocks that the heap handed out.
 pub(crate) struct Written {
@@ -55,16 +54,20 @@ impl Written {
     }
 
     /// How much the program will touch of a new block of this length.
-    pub fn expected(&self, bytes: usize) -> Touch {
-        let is_whole = || self.lengths[index(bytes)].whole >= WRITTEN_BLOCKS_MIN;
-        if bytes <= HUGE_BLOCK_BYTES_MAX || is_whole() { Touch::Whole } else { Touch::Unknown }
+    pub fn expected(&self, os: &impl Os, bytes: usize) -> Touch {
+        let is_whole = |nth: usize| self.lengths[nth].whole >= WRITTEN_BLOCKS_MIN && os.is_single();
+        match bytes <= HUGE_BLOCK_BYTES_MAX || index(bytes).is_some_and(is_whole) {
+            true => Touch::Whole,
+            false => Touch::Unknown,
+        }
     }
 
-    /// Records that these units are handed out to a block of this length, or to a span of them.
+    /// Records that these units, which held no data, are handed out to a block of this length, or
+    /// to a span of them.
     pub fn record(&mut self, bytes: usize, units: Range<UnitIndex>) {
-        let length = &mut self.lengths[index(bytes)];
+        let Some(length) = index(bytes).map(|nth| &mut self.lengths[nth]) else { return };
         length.units_since += units.end - units.start;
-        // Not every eighth block: the program may write every second one.
+        // Not after the same number each time: the program may write every second block.
         if length.units_since >= PROBED_AFTER_UNITS + hash(self.probes) % PROBED_AFTER_UNITS {
             length.units_since = 0;
             length.older = mem::replace(&mut length.newer, units.clone());
@@ -78,19 +81,15 @@ impl Written {
     /// Probes an earlier block of this length. It does not matter what the program does with it:
     /// the kernel reads it.
     pub fn probe(&mut self, region: &Region, os: &impl Os, bytes: usize) {
-        let length = &mut self.lengths[index(bytes)];
-        if !os.is_single() {
-            length.whole = 0;
-            return;
-        }
-        if bytes <= HUGE_BLOCK_BYTES_MAX || length.skips > 0 {
+        let Some(length) = index(bytes).map(|nth| &mut self.lengths[nth]) else { return };
+        if !os.is_single() || length.skips > 0 {
             length.skips = length.skips.saturating_sub(1);
             return;
         }
         let units = mem::replace(&mut length.older, 0..0);
         let entry = region.entry(units.start as usize);
         // What was freed since may be purged.
-        if units.is_empty() || entry == MapEntry::NONE || entry.is_large_freed() {
+        if units.is_empty() || entry.class().is_none() && !entry.is_large() {
             return;
         }
         let page = os.page_size();
@@ -100,11 +99,11 @@ impl Written {
             *probes = probes.wrapping_add(1);
             // Another page each time, since programs write memory in patterns.
             let at = hash(*probes) as usize % pages * page;
-            // SAFETY: the units were handed out, hence they were committed.
+            // SAFETY: the units were handed out, so they were committed; there is one thread.
             unsafe { os.was_written(region.address(units.start).wrapping_add(at)) }
         };
         // The last pages of a span, or of a block rounded up, may have none.
-        let is_whole = (0..WRITTEN_PROBES).filter(|_| has_data()).count() >= WRITTEN_PAGES_MIN;
+        let is_whole = (0..PROBED_PAGES).filter(|_| has_data()).count() >= WRITTEN_PAGES_MIN;
         (length.whole, length.skips) = match is_whole {
             true => ((length.whole + 1).min(WRITTEN_BLOCKS_MIN), 0),
             false => (0, UNPROBED_GROWTHS),
@@ -112,15 +111,36 @@ impl Written {
     }
 }
 
-/// Each class above an OS page is a length of its own, and so is each doubling above 64 KiB: a span
-/// that is probed must be of a class that the program uses.
-fn index(bytes: usize) -> usize {
+/// The place of this length in the list, if blocks of this length are probed. Up to 64 KiB two
+/// neighbouring classes are one length: a span that is probed should be of a class that the program
+/// uses. Above, each doubling is one.
+fn index(bytes: usize) -> Option<usize> {
     const PAGE_LOG: usize = HUGE_BLOCK_BYTES_MAX.ilog2() as usize;
     const UNIT_LOG: usize = UNIT.ilog2() as usize;
-    let last = bytes.saturating_sub(1).max(HUGE_BLOCK_BYTES_MAX);
+    if bytes <= HUGE_BLOCK_BYTES_MAX || bytes > WRITTEN_BLOCK_BYTES_MAX {
+        return None;
+    }
+    let last = bytes - 1;
     let log = last.ilog2() as usize;
-    match log < UNIT_LOG {
+    Some(match log < UNIT_LOG {
         true => (log - PAGE_LOG) * 4 + (last >> (log - 2) & 3),
-        false => ((UNIT_LOG - PAGE_LOG) * 4 + log - UNIT_LOG).min(LENGTHS - 1),
+        false => (UNIT_LOG - PAGE_LOG) * 4 + log - UNIT_LOG,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::size_class::SizeClass;
+
+    #[test]
+    fn two_classes_or_a_doubling_are_a_length() {
+        let classes = SizeClass::all().map(|class| class.size());
+        let of_classes = classes.filter_map(index);
+        assert!(of_classes.eq((0..16).flat_map(|length| [length; 2])));
+        let of_doublings = (17..=26).map(|log| index(1 << log).unwrap());
+        assert!(of_doublings.eq(16..LENGTHS));
+        assert_eq!(index(HUGE_BLOCK_BYTES_MAX), None);
+        assert_eq!(index(WRITTEN_BLOCK_BYTES_MAX + 1), None);
     }
 }

@@ -3,6 +3,7 @@
 use super::{Granted, Memory, Pages};
 use crate::backend::huge_pages::{self, Touch};
 use crate::backend::run::RunState;
+use crate::backend::tuning::HUGE_UNITS;
 use crate::backend::units::{UnitIndex, UnitRange, Units};
 use crate::platform::os::{Os, Refusal};
 use crate::size_class::UNIT;
@@ -24,11 +25,16 @@ impl<O: Os> Pages<'_, O> {
     /// As [`Pages::alloc`], for a block of `block_bytes` bytes or a span of them. If the program
     /// writes such blocks whole, the run may lie in a huge page.
     pub fn alloc_for(&mut self, block_bytes: usize, units: Units, align: Units) -> Option<Granted> {
-        let (touch, grown) = self.grow_by_huge_page(block_bytes, units);
+        // The place of an aligned run is not known. A long one does not grow the heap here.
+        let is_place_known = align == Units::ONE || units.get() > HUGE_UNITS;
+        let (touch, grown) = match is_place_known && self.could_hold(units, align) {
+            true => self.grow_by_huge_page(block_bytes, units),
+            false => (Touch::Unknown, 0),
+        };
         let granted = self.alloc_as(touch, units, align);
         self.purge_after_growth(grown);
         let granted = granted?;
-        self.heap.written.record(block_bytes, granted.first..granted.first + units.get());
+        self.record_block(block_bytes, granted.first..granted.first + units.get(), granted.zeroed);
         Some(granted)
     }
 

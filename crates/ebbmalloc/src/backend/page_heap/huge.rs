@@ -1,12 +1,12 @@
 //! Backs new memory by huge pages, where they pay and where the program writes all of it.
 //!
-//! Short runs come from a huge page by which the heap grows before. The memory of a long block may
-//! become huge pages itself.
+//! For a short run the heap grows by a whole huge page first. Long blocks get huge pages of their
+//! own.
 
 use core::ops::Range;
 
 use super::Pages;
-use crate::backend::huge_pages::Touch;
+use crate::backend::huge_pages::{self, Touch};
 use crate::backend::region::Region;
 use crate::backend::retention::PageCounts;
 use crate::backend::run::RunState;
@@ -24,7 +24,7 @@ impl<O: Os> Pages<'_, O> {
         if is_due {
             self.heap.written.probe(self.region, self.os, block_bytes);
         }
-        let touch = self.heap.written.expected(block_bytes);
+        let touch = self.heap.written.expected(self.os, block_bytes);
         if !is_due || touch == Touch::Unknown || units.get() > HUGE_UNITS {
             return (touch, 0);
         }
@@ -53,13 +53,22 @@ impl<O: Os> Pages<'_, O> {
             && self.heap.huge.take_due(|| self.os.now_ms(), in_use)
     }
 
+    /// Records that these units are handed out to a block of this length, or to a span of them.
+    /// Blocks in memory that was used before tell nothing: it holds data.
+    pub(super) fn record_block(&mut self, bytes: usize, units: Range<UnitIndex>, zeroed: bool) {
+        if zeroed || huge_pages::is_in_one(self.region, &self.heap.counts, units.start) {
+            self.heap.written.record(bytes, units);
+        }
+    }
+
     /// The first place in these clean units of a new block of `bytes` bytes that a huge page should
     /// back now.
     pub fn next_place(&mut self, bytes: usize, units: Range<UnitIndex>) -> Option<UnitIndex> {
-        let in_use = self.heap.counts.in_use;
+        let PageCounts { in_use, dirty, .. } = self.heap.counts;
         let first = self.region.align_unit(units.start, HUGE_UNITS)?;
         let is_due = first + HUGE_UNITS <= units.end
-            && self.heap.written.expected(bytes) == Touch::Whole
+            && self.heap.written.expected(self.os, bytes) == Touch::Whole
+            && dirty + HUGE_UNITS as usize <= self.heap.retention.spare_units(in_use)
             && self.heap.huge.take_due(|| self.os.now_ms(), in_use);
         is_due.then_some(first)
     }

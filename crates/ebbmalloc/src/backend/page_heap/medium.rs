@@ -25,38 +25,38 @@ impl<O: Os> Pages<'_, O> {
     /// zero. `None` as by [`Pages::alloc`].
     pub fn alloc_medium(&mut self, size: usize) -> Option<(PageRange, bool)> {
         let units = Units::for_bytes(size)?;
-        let touch = self.heap.written.expected(size);
-        let may_grow = self.best_dirty(touch, units.get()).is_none();
-        let growth = if may_grow { Growth::IfEasy } else { Growth::No };
-        let (block, zeroed) = self
-            .take_in_huge_page(size, units, may_grow)
-            .or_else(|| self.take_from_gap(touch, size, growth))
-            .or_else(|| self.take_units(touch, size, units))
-            // In vain that has purged free memory, which leaves more for the rest of a gap.
-            .or_else(|| self.take_from_gap(touch, size, Growth::IfEasy))
-            .or_else(|| self.take_freed(size))?;
+        let (block, zeroed) = match self.take_in_huge_page(size, units) {
+            Some(taken) => taken,
+            None => self.take_elsewhere(size, units)?,
+        };
         let (first, entry) = self.entry_of(&block);
         self.region.set_entry(first, entry);
         self.note_medium(first, size);
         let units = self.units_of(&block);
-        self.heap.written.record(size, units);
+        self.record_block(size, units, zeroed);
         Some((block, zeroed))
+    }
+
+    fn take_elsewhere(&mut self, size: usize, units: Units) -> Option<(PageRange, bool)> {
+        let touch = self.heap.written.expected(self.os, size);
+        let may_grow = self.best_dirty(touch, units.get()).is_none();
+        let growth = if may_grow { Growth::IfEasy } else { Growth::No };
+        self.take_from_gap(touch, size, growth)
+            .or_else(|| self.take_units(touch, size, units))
+            // In vain that has purged free memory, which leaves more for the rest of a gap.
+            .or_else(|| self.take_from_gap(touch, size, Growth::IfEasy))
+            .or_else(|| self.take_freed(size))
     }
 
     /// If the heap must grow for a medium block that the program writes whole: takes its pages in a
     /// resident gap, which may go on in a huge page; else in a new one.
-    fn take_in_huge_page(
-        &mut self,
-        size: usize,
-        units: Units,
-        may_grow: bool,
-    ) -> Option<(PageRange, bool)> {
-        if !may_grow {
+    fn take_in_huge_page(&mut self, size: usize, units: Units) -> Option<(PageRange, bool)> {
+        let touch = self.heap.written.expected(self.os, size);
+        if self.best_dirty(touch, units.get()).is_some() {
             return None;
         }
-        let is_whole = self.heap.written.expected(size) == Touch::Whole;
         let in_gap = |this: &mut Self| this.take_from_gap(Touch::Whole, size, Growth::No);
-        if let Some(taken) = is_whole.then(|| in_gap(self)).flatten() {
+        if let Some(taken) = (touch == Touch::Whole).then(|| in_gap(self)).flatten() {
             return Some(taken);
         }
         let (touch, grown) = self.grow_by_huge_page(size, units);

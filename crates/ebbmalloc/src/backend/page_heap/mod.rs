@@ -12,7 +12,7 @@ mod gaps;
 mod free_runs;
 mod purge;
 mod take;
-pub(crate) mod huge;
+mod huge;
 mod alloc;
 mod large;
 mod medium;

@@ -323,6 +323,25 @@ mod tests {
         assert!(Native.addresses(usize::MAX / 2, 1 << 16, 0).is_none());
     }
 
+    /// Also a page that the program made inaccessible, or that is not mapped.
+    #[test]
+    fn pages_with_data_were_written() {
+        let page = Native.page_size();
+        let start = Native.addresses(4 * page, 1 << 16, 0).unwrap().as_ptr();
+        // SAFETY: the range was just chosen, and is this test's own. The kernel reads it.
+        unsafe {
+            Native.commit(start, 3 * page).unwrap();
+            let written = |nth: usize| Native.was_written(start.add(nth * page));
+            // One number in each kibibyte, of 4 or of the upper half of 8 bytes.
+            start.add(2056).write(7);
+            start.add(page + 1028).write(7);
+            assert_eq!([0, 1, 2, 3].map(written), [true, true, false, false]);
+            assert_eq!(libc::mprotect(start.cast(), page, libc::PROT_NONE), 0);
+            assert!(!written(0) && written(1));
+            assert!(Native.purge(start.add(page), page) && !written(1));
+        }
+    }
+
     #[test]
     fn committed_memory_is_not_for_huge_pages() {
         if !fs::exists("/sys/kernel/mm/transparent_hugepage").unwrap() {
