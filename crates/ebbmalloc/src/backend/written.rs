@@ -17,8 +17,8 @@ use crate::backend::tuning::{
     HUGE_BLOCK_BYTES_MAX, PROBED_AFTER_UNITS, PROBED_PAGES, UNPROBED_GROWTHS,
     WRITTEN_BLOCK_BYTES_MAX, WRITTEN_BLOCKS_MIN, WRITTEN_PAGES_MIN,
 };
-use crate::backend::zeroing::hash;
 use crate::platform::os::Os;
+use crate::platform::random::Random;
 use crate::size_class::UNIT;
 
 /// How many lengths of blocks are told apart.
@@ -27,8 +27,7 @@ const LENGTHS: usize = 26;
 /// What is known of the blocks that the heap handed out.
 pub(crate) struct Written {
     lengths: [Length; LENGTHS],
-    /// Pages probed until now: the seed of the next.
-    probes: u32,
+    random: Random,
 }
 
 /// Blocks of about one length.
@@ -50,7 +49,7 @@ impl Written {
     pub const fn new() -> Self {
         const NONE: Length =
             Length { newer: 0..0, older: 0..0, units_since: 0, whole: 0, skips: 0 };
-        Self { lengths: [NONE; LENGTHS], probes: 0 }
+        Self { lengths: [NONE; LENGTHS], random: Random::new(0) }
     }
 
     /// How much the program will touch of a new block of this length.
@@ -68,7 +67,8 @@ impl Written {
         let Some(length) = index(bytes).map(|nth| &mut self.lengths[nth]) else { return };
         length.units_since += units.end - units.start;
         // Not after the same number each time: the program may write every second block.
-        if length.units_since >= PROBED_AFTER_UNITS + hash(self.probes) % PROBED_AFTER_UNITS {
+        if length.units_since >= PROBED_AFTER_UNITS + self.random.next() as u32 % PROBED_AFTER_UNITS
+        {
             length.units_since = 0;
             length.older = mem::replace(&mut length.newer, units.clone());
         }
@@ -94,11 +94,10 @@ impl Written {
         }
         let page = os.page_size();
         let pages = units.len() * UNIT / page;
-        let probes = &mut self.probes;
+        let random = &mut self.random;
         let mut has_data = || {
-            *probes = probes.wrapping_add(1);
-            // Another page each time, since programs write memory in patterns.
-            let at = hash(*probes) as usize % pages * page;
+            // Programs write memory in patterns.
+            let at = random.next() as usize % pages * page;
             // SAFETY: the units were handed out, so they were committed; there is one thread.
             unsafe { os.was_written(region.address(units.start).wrapping_add(at)) }
         };

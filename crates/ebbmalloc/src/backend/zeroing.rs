@@ -96,7 +96,7 @@ impl Zeroing {
 }
 
 /// A hash in which each bit depends on all bits of the input (Chris Wellons, lowbias32).
-pub(super) fn hash(mut number: u32) -> u32 {
+fn hash(mut number: u32) -> u32 {
     number = (number ^ number >> 16).wrapping_mul(0x7feb_352d);
     number = (number ^ number >> 15).wrapping_mul(0x846c_a68b);
     number ^ number >> 16
