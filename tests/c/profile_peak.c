@@ -26,7 +26,8 @@ int main(void) {
     CHECK(file != NULL && unlink(path) == 0);
     int samples;
     CHECK(fscanf(file, "heap profile: %d:", &samples) == 1);
-    // One in 16 KiB, some 1,900 of them.
-    CHECK(samples > 1500);
+    // One in 16 KiB, some 1,900 of them at the end. The file is written again once the program
+    // holds a 16th more, 5 MiB here: so of some 1,400 at least.
+    CHECK(samples > 1200);
     return 0;
 }
