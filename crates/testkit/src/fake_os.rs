@@ -43,6 +43,7 @@ pub struct FakeOs {
     /// The nanoseconds that a huge page takes; `None` if there are none.
     huge_page_ns: Option<u64>,
     huge_pages: Mutex<Vec<Range<usize>>>,
+    has_huge_pages: bool,
     is_single: AtomicBool,
     /// Huge pages of which a part was purged, and not the whole.
     broken: AtomicUsize,
@@ -115,6 +116,7 @@ impl Default for FakeOs {
             purges: AtomicUsize::new(0),
             huge_page_ns: None,
             huge_pages: Mutex::default(),
+            has_huge_pages: true,
             is_single: AtomicBool::new(false),
             broken: AtomicUsize::new(0),
             moves: AtomicUsize::new(0),
@@ -184,6 +186,12 @@ impl FakeOs {
     /// With huge pages, each of which takes `ns` nanoseconds.
     pub fn huge_pages_in(self, ns: u64) -> Self {
         Self { huge_page_ns: Some(ns), ..self }
+    }
+
+    /// A system whose setting is that no program gets huge pages. The kernel refuses no request,
+    /// and gives small pages.
+    pub fn no_huge_pages(self) -> Self {
+        Self { huge_page_ns: Some(0), has_huge_pages: false, ..self }
     }
 
     /// The huge pages that the engine has: those that it got, and of which nothing was purged.
@@ -623,6 +631,10 @@ impl OsMemory for FakeOs {
         assert!(self.is_single(), "read a block that another thread may write");
         // SAFETY: the caller guarantees a committed page that no other thread uses.
         unsafe { self.has_data(page) }
+    }
+
+    fn has_huge_pages(&self, _bytes: usize) -> bool {
+        self.has_huge_pages
     }
 
     unsafe fn back_by_huge_page(&self, start: *mut u8, bytes: usize) -> Option<u64> {

@@ -187,6 +187,10 @@ impl OsMemory for LinuxIn {
         unsafe { Linux.was_written(page) }
     }
 
+    fn has_huge_pages(&self, bytes: usize) -> bool {
+        Linux.has_huge_pages(bytes)
+    }
+
     unsafe fn back_by_huge_page(&self, start: *mut u8, bytes: usize) -> Option<u64> {
         // SAFETY: the caller's.
         unsafe { Linux.back_by_huge_page(start, bytes) }

@@ -1,7 +1,7 @@
 //! Decides when the heap grows by a huge page, and records where huge pages are.
 //!
 //! A huge page has 2 MiB, which take one page fault instead of 512, and one entry of the
-//! processor's page table cache (TLB). It takes the kernel 0.1 ms if one is free. It takes
+//! processor's page table cache (TLB). It takes the kernel some 0.3 ms if one is free. It takes
 //! several milliseconds where the kernel must first compact memory, or where it is the guest of a
 //! machine that must find the memory. So each is measured. What huge pages take more than
 //! small ones would may be a fixed share of the program's time (decisions/0037).
@@ -20,12 +20,16 @@ use crate::backend::tuning::{
     BUDGET_NS_MAX, FIRST_CREDIT_NS, HUGE_IN_USE_UNITS_MIN, HUGE_SKIPS_LOG_MAX, HUGE_UNITS, SMALL_NS,
 };
 use crate::options::HugeChoice;
-use crate::platform::os::Os;
 use crate::size_class::UNIT;
+
+/// Bytes of a huge page.
+pub(crate) const HUGE_BYTES: usize = HUGE_UNITS as usize * UNIT;
 
 /// The huge pages that the heap has had, and the time that it may spend on more.
 pub(crate) struct HugePages {
     pub choice: HugeChoice,
+    /// Whether the kernel may have any.
+    are_possible: bool,
     /// Time that may be spent on huge pages beyond what small ones take.
     budget: Budget,
     /// Times in a row that the kernel refused, and how many more times not to ask for that.
@@ -35,6 +39,8 @@ pub(crate) struct HugePages {
     /// runs that are touched whole may lie there: others would keep memory resident that the
     /// program never touches.
     pub untouched: Range<UnitIndex>,
+    /// Those of them that were taken last.
+    taken: Range<UnitIndex>,
     pub totals: HugeTotals,
 }
 
@@ -63,24 +69,26 @@ impl HugePages {
     pub const fn new() -> Self {
         Self {
             choice: HugeChoice::Auto,
+            are_possible: false,
             budget: Budget::new(),
             refusals: 0,
             skips: 0,
             untouched: 0..0,
+            taken: 0..0,
             totals: HugeTotals { pages: 0, refusals: 0, ns: 0 },
         }
     }
 
-    /// Sets whether huge pages are wanted. The first credit is earned from now on.
-    pub fn set_up(&mut self, choice: HugeChoice, now_ms: u64) {
-        self.choice = choice;
+    /// Sets whether huge pages are wanted and possible. The first credit is earned from now on.
+    pub fn set_up(&mut self, choice: HugeChoice, are_possible: bool, now_ms: u64) {
+        (self.choice, self.are_possible) = (choice, are_possible);
         self.budget.begin(now_ms);
         self.budget.spend(-FIRST_CREDIT_NS);
     }
 
     /// Whether the heap may have huge pages, with `in_use` units in use.
     pub fn are_wanted(&self, in_use: usize) -> bool {
-        self.choice != HugeChoice::Never && in_use >= HUGE_IN_USE_UNITS_MIN
+        self.choice != HugeChoice::Never && self.are_possible && in_use >= HUGE_IN_USE_UNITS_MIN
     }
 
     /// Whether the heap should grow by a huge page now, with `in_use` units in use.
@@ -125,7 +133,9 @@ impl HugePages {
 
     /// Records that these units are handed out or purged.
     pub fn take(&mut self, units: Range<UnitIndex>) {
-        if !overlap(&self.untouched, &units) {
+        let untouched = &self.untouched;
+        self.taken = untouched.start.max(units.start)..untouched.end.min(units.end);
+        if self.taken.is_empty() {
             return;
         }
         match units.start > self.untouched.start && units.end >= self.untouched.end {
@@ -135,51 +145,28 @@ impl HugePages {
         }
     }
 
-    /// Asks the kernel to back clean units by a huge page. False if it refuses.
-    pub fn back(
-        &mut self,
-        region: &Region,
-        os: &impl Os,
-        counts: &mut PageCounts,
-        first: UnitIndex,
-    ) -> bool {
-        // SAFETY: the units are committed and clean, and no thread uses them.
-        let took_ns =
-            unsafe { os.back_by_huge_page(region.address(first), HUGE_UNITS as usize * UNIT) };
-        self.record_backed(region, counts, first, took_ns)
+    /// Whether some of these units, which were taken last, were untouched until then.
+    pub fn were_untouched(&self, units: &Range<UnitIndex>) -> bool {
+        overlap(&self.taken, units)
     }
+}
 
-    /// Records what came of the request to back these units: the time that it took, or that the
-    /// kernel refused. Returns whether it did not.
-    pub fn record_backed(
-        &mut self,
-        region: &Region,
-        counts: &mut PageCounts,
-        first: UnitIndex,
-        took_ns: Option<u64>,
-    ) -> bool {
-        self.record(took_ns);
-        mark(region, counts, first, took_ns.is_some());
-        took_ns.is_some()
+/// Which part of a free run to purge, if `units` units of it are to go: if there are huge pages in
+/// it, whole places of such pages, so perhaps more units; else its end.
+pub(super) fn part_to_purge(
+    region: &Region,
+    counts: &PageCounts,
+    run: Range<UnitIndex>,
+    units: u32,
+) -> Range<UnitIndex> {
+    let up = |unit: UnitIndex| region.align_unit(unit, HUGE_UNITS).unwrap_or(run.end);
+    let down = |unit: UnitIndex| up((unit + 1).saturating_sub(HUGE_UNITS));
+    let (low, high) = (up(run.start), down(run.end));
+    if low >= high || !places(region, counts, low..high).any(|at| flags(region, at).huge()) {
+        return run.end - units..run.end;
     }
-
-    /// Which part of a free run to purge, if `units` units of it are to go: whole huge pages, if
-    /// there are any in it, so perhaps more units; else its end.
-    pub fn part_to_purge(
-        &self,
-        region: &Region,
-        run: Range<UnitIndex>,
-        units: u32,
-    ) -> Range<UnitIndex> {
-        let up = |unit: UnitIndex| region.align_unit(unit, HUGE_UNITS).unwrap_or(run.end);
-        let down = |unit: UnitIndex| up((unit + 1).saturating_sub(HUGE_UNITS));
-        let (low, high) = (up(run.start), down(run.end));
-        if self.totals.pages == 0 || low >= high {
-            return run.end - units..run.end;
-        }
-        let start = down(high - units.min(high - low));
-        start.max(low)..high
-    }
+    let start = down(high - units.min(high - low));
+    start.max(low)..high
 }
 
 /// An empty range overlaps none.
@@ -188,7 +175,7 @@ fn overlap(one: &Range<UnitIndex>, other: &Range<UnitIndex>) -> bool {
 }
 
 /// Records whether a huge page begins at this unit. The caller holds the lock of the page heap.
-fn mark(region: &Region, counts: &mut PageCounts, first: UnitIndex, huge: bool) {
+pub(super) fn mark(region: &Region, counts: &mut PageCounts, first: UnitIndex, huge: bool) {
     let old = flags(region, first);
     counts.huge_pages = counts.huge_pages + huge as usize - old.huge() as usize;
     // SAFETY: the unit is committed, and the lock of the page heap guards its record.
@@ -206,11 +193,6 @@ pub(super) fn places(
     let none = counts.huge_pages == 0;
     let all = if none { 0..0 } else { first..units.end };
     all.step_by(HUGE_UNITS as usize)
-}
-
-/// Whether this unit lies in a huge page.
-pub(super) fn is_in_one(region: &Region, counts: &PageCounts, unit: UnitIndex) -> bool {
-    places(region, counts, unit..unit + 1).any(|first| flags(region, first).huge())
 }
 
 /// Records that a part of these units is not resident any more.
@@ -232,7 +214,7 @@ mod tests {
 
     fn pages(choice: HugeChoice) -> HugePages {
         let mut huge = HugePages::new();
-        huge.set_up(choice, 0);
+        huge.set_up(choice, true, 0);
         huge
     }
 

@@ -14,7 +14,6 @@ pub(crate) mod region;
 pub(crate) mod run_tree;
 pub(crate) mod gap_lists;
 pub(crate) mod mappings;
-#[cfg(not(loom))]
 pub(crate) mod zeroing;
 pub(crate) mod retention;
 pub(crate) mod guard_pages;

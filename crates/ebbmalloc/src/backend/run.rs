@@ -59,7 +59,7 @@ impl Run {
         self.right = heap;
     }
 
-    /// Writes a record, but keeps the flags of the unit's mapping.
+    /// Writes a record, but keeps the flags that are of the unit's memory.
     ///
     /// # Safety
     /// `record` is valid, and no other thread accesses it.

@@ -124,20 +124,12 @@ tunables! {
     /// log2 of the most huge pages not asked for in a row, after refusals.
     HUGE_SKIPS_LOG_MAX: u32 = 6, "doublings", 37;
 
-    /// Places where a large block is probed for data before it is cleared.
-    ZERO_PROBES: usize = 16, "places", 48;
-    /// OS pages probed at each place.
-    ZERO_PROBE_PAGES: usize = 4, "pages", 48;
-    /// With data at fewer places, the block is not overwritten with zeros.
-    ZERO_PROBES_WITH_DATA_MIN: usize = ZERO_PROBES / 2, "places", 48;
-    /// From this length on, what seems to hold zeros is purged. Less is read: the program may have
-    /// written zeros, and would fault for each page again.
-    PURGED_ZEROS_BYTES_MIN: usize = 4 << 20, "bytes", 48;
-    /// After this many blocks without data in a row, blocks of that length are not probed for a
-    /// while. A probe takes a page fault.
-    SPARSE_BLOCKS_MIN: u8 = 4, "blocks", 48;
-    /// log2 of the most blocks in a row that are not probed.
-    SPARSE_SKIPS_LOG_MAX: u8 = 8, "doublings", 48;
+    /// From this length on, a block that seems to hold zeros is purged, and not read. The program
+    /// may have written zeros, and would fault for each page again: as with glibc, which maps such
+    /// blocks anew.
+    PURGED_ZEROS_BYTES_MIN: usize = 32 << 20, "bytes", 48;
+    /// Pages of such a block that are looked at for data.
+    ZERO_PROBES: usize = 16, "pages", 48;
 
     /// Requests for a scavenger, by threads other than the first, that are ignored before one
     /// starts it.

@@ -13,13 +13,14 @@ use core::ops::Range;
 
 use crate::backend::huge_pages::Touch;
 use crate::backend::region::{Region, UnitIndex};
+use crate::backend::run::Run;
 use crate::backend::tuning::{
     HUGE_BLOCK_BYTES_MAX, PROBED_AFTER_UNITS, PROBED_PAGES, UNPROBED_GROWTHS,
     WRITTEN_BLOCK_BYTES_MAX, WRITTEN_BLOCKS_MIN, WRITTEN_PAGES_MIN,
 };
 use crate::platform::os::Os;
 use crate::platform::random::Random;
-use crate::size_class::UNIT;
+use crate::size_class::{SizeClass, UNIT};
 
 /// How many lengths of blocks are told apart.
 const LENGTHS: usize = 26;
@@ -87,9 +88,8 @@ impl Written {
             return;
         }
         let units = mem::replace(&mut length.older, 0..0);
-        let entry = region.entry(units.start as usize);
-        // What was freed since may be purged.
-        if units.is_empty() || entry.class().is_none() && !entry.is_large() {
+        // What was freed since may be purged, and another block may lie there.
+        if units.is_empty() || bytes_at(region, units.start).and_then(index) != index(bytes) {
             return;
         }
         let page = os.page_size();
@@ -108,6 +108,22 @@ impl Written {
             false => (0, UNPROBED_GROWTHS),
         };
     }
+}
+
+/// Bytes of the large block, or of each block of the span, that begins at this committed unit.
+fn bytes_at(region: &Region, unit: UnitIndex) -> Option<usize> {
+    let (entry, run) = (region.entry(unit as usize), region.run(unit));
+    if !entry.is_large() {
+        return entry.class().map(SizeClass::size);
+    }
+    // SAFETY: the unit is committed. The caller holds the lock of the page heap, under which blocks
+    // are resized.
+    Some(unsafe {
+        match entry.is_medium() {
+            true => Run::medium_asked_at(run),
+            false => Run::asked_at(run),
+        }
+    })
 }
 
 /// The place of this length in the list, if blocks of this length are probed. Up to 64 KiB two

@@ -3,15 +3,16 @@
 //! Spans and large blocks of heaps lie among all others. The page map marks them as a heap's, so
 //! calls on other blocks pay nothing for heaps.
 
-use crate::engine::lookup::HeapBlock;
 use core::ptr;
 
+use crate::backend::page_map::MapEntry;
 use crate::backend::region::UnitIndex;
 use crate::backend::span::Order;
 use crate::backend::units::Units;
 use crate::central::BadBlock;
 use crate::central::heap_record::Contents;
 use crate::engine::Engine;
+use crate::engine::lookup::HeapBlock;
 use crate::platform::os::{Os, copy};
 use crate::platform::sync::Guard;
 use crate::size_class::{SizeClass, UNIT};
@@ -162,6 +163,10 @@ impl<O: Os> Engine<O> {
                 self.count_free(class.size());
             }
             None => {
+                // Another thread may have freed the block meanwhile.
+                if self.region.entry(block.first as usize) != MapEntry::LARGE.of_heap() {
+                    return Err(BadBlock::Twice(block.address));
+                }
                 contents.unlink(&self.region, block.first);
                 contents.used -= block.usable;
                 self.free_large_run(block.first, (block.usable / UNIT) as u32);

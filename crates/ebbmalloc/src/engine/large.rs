@@ -4,12 +4,14 @@
 use core::ops::Range;
 use core::ptr;
 
+use crate::backend::huge_pages::HUGE_BYTES;
 use crate::backend::page_heap::Granted;
 use crate::backend::page_map::MapEntry;
 use crate::backend::region::UnitIndex;
 use crate::backend::run::{Run, RunState, large_bytes};
 use crate::backend::tuning::{HUGE_UNITS, MEDIUM_BYTES_MAX, PURGED_ZEROS_BYTES_MIN};
 use crate::backend::units::{PageRange, UnitRange, Units, is_medium};
+use crate::backend::zeroing::is_mostly_zeros;
 use crate::engine::Engine;
 use crate::engine::lookup::LargeBlock;
 use crate::engine::tuning::MOVED_BLOCK_UNITS;
@@ -76,9 +78,8 @@ impl<O: Os> Engine<O> {
         let mut place = self.pages().next_place(size, whole_units.clone());
         while let Some(first) = place {
             // SAFETY: the units are of a new block that reads as zero, which is the caller's.
-            let took_ns = unsafe {
-                self.os.back_by_huge_page(self.region.address(first), HUGE_UNITS as usize * UNIT)
-            };
+            let took_ns =
+                unsafe { self.os.back_by_huge_page(self.region.address(first), HUGE_BYTES) };
             let mut pages = self.pages();
             pages.record_backed(first, took_ns);
             place = pages.next_place(size, first + HUGE_UNITS..whole_units.end);
@@ -102,19 +103,6 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Bytes of this memory to write zeros to, from its beginning:
-    /// [`Zeroing::to_write`](crate::backend::zeroing::Zeroing::to_write). The memory begins at an
-    /// OS page.
-    ///
-    /// # Safety
-    /// The memory is committed and the caller's alone.
-    unsafe fn bytes_to_write(&self, start: *mut u8, bytes: usize) -> usize {
-        let page = self.os.page_size();
-        // SAFETY: each page lies in the memory, which the caller guarantees is committed and its
-        // own.
-        self.zeroing.to_write(bytes, page, |nth| unsafe { self.os.has_data(start.add(nth * page)) })
-    }
-
     /// Copies bytes of one block to another. Pages that were never touched stay so.
     ///
     /// # Safety
@@ -124,8 +112,8 @@ impl<O: Os> Engine<O> {
         unsafe { copy(from, to, bytes) }
     }
 
-    /// Clears the memory of a block: writes zeros as far as it seems to hold data, and purges the
-    /// rest. If that is short, reads it instead, and writes the pages that hold data.
+    /// Clears the memory of a block: reads it, and writes the pages that hold data. What is long
+    /// and seems to hold zeros is purged.
     ///
     /// # Safety
     /// The memory is committed and the caller's alone.
@@ -133,23 +121,21 @@ impl<O: Os> Engine<O> {
         let page = self.os.page_size();
         let before = start.align_offset(page).min(bytes);
         let whole = (bytes - before) / page * page;
-        let units = self.units_around(start, bytes);
         // SAFETY: the caller guarantees that the memory is committed and its own. Only whole pages
         // in it are probed and purged.
-        let purged_bytes = unsafe {
-            let written = before + self.bytes_to_write(start.add(before), whole);
-            let rest = before + whole - written;
-            let purged_min = if O::READS_ARE_FREE { PURGED_ZEROS_BYTES_MIN } else { 1 };
-            let is_purged = rest >= purged_min && self.os.purge(start.add(written), rest);
-            clear(start, written);
-            let read = written + if is_purged { rest } else { 0 };
-            clear_sparse(start.add(read), bytes - read);
+        unsafe {
+            let pages = start.add(before);
+            let has_data = |nth: usize| self.os.has_data(pages.add(nth * page));
+            let is_purged = whole >= PURGED_ZEROS_BYTES_MIN
+                && is_mostly_zeros(whole / page, start.addr() as u64, has_data)
+                && self.os.purge(pages, whole);
             if !is_purged {
-                return;
+                return clear_sparse(start, bytes);
             }
-            rest
-        };
-        self.pages().count_purge(units, purged_bytes);
+            clear(start, before);
+            clear(pages.add(whole), bytes - before - whole);
+        }
+        self.pages().count_purge(self.units_around(start, bytes), whole);
     }
 
     /// Clears the first `bytes` bytes of a new block, unless there is none or it reads as zero.
@@ -183,11 +169,12 @@ impl<O: Os> Engine<O> {
         self.is_ready() && self.pages().could_hold(units, align)
     }
 
-    /// Returns the run of a large block, also of a heap's, to the page heap. Does not look at the
-    /// block: the program may have changed its mapping, or the kernel not have copied it in a fork.
+    /// Returns the run of a heap's large block to the page heap. Does not look at the block: the
+    /// program may have changed its mapping, or the kernel not have copied it in a fork.
     pub(crate) fn free_large_run(&self, first: UnitIndex, units: u32) {
         self.count_large_freed(self.noted_bytes(first));
-        self.return_large_run(first, units);
+        self.region.set_entry(first, MapEntry::LARGE_FREED);
+        self.pages().free(first, units);
     }
 
     /// Resizes a large block in place to hold `size` bytes; false if the units behind it are not
@@ -293,7 +280,7 @@ impl<O: Os> Engine<O> {
                 pages.free_as(target, needed.get(), RunState::Unmapped, false);
                 return ptr::null_mut();
             }
-            Moved::Yes => pages.free_as(first, units, RunState::Unmapped, true),
+            Moved::Yes => pages.free_as(first, units, RunState::Unmapped, false),
             Moved::Stuck => pages.lose(first, units),
         }
         region.set_entry(target, entry);

@@ -28,7 +28,6 @@ impl<O: Os> Engine<O> {
         self.rounds.hold();
         self.profile.switch.hold();
         self.for_each_slab_lock(Lock::hold);
-        self.near_caches().iter().for_each(|cache| cache.contents().hold());
         self.thread_slabs.hold();
         for central in &self.centrals {
             central.spans().hold();
@@ -40,6 +39,7 @@ impl<O: Os> Engine<O> {
         self.check_table.hold();
         self.profile.table.hold();
         self.samples.slots.hold();
+        self.near_caches().iter().for_each(|cache| cache.contents().hold());
     }
 
     /// Unlocks everything in the parent after a fork. In the child, [`Engine::after_fork_in_child`]
@@ -51,6 +51,7 @@ impl<O: Os> Engine<O> {
         // SAFETY: `before_fork` took all these locks, in this thread or in the parent's thread that
         // this one is a copy of.
         unsafe {
+            self.near_caches().iter().for_each(|cache| cache.contents().force_unlock());
             self.samples.slots.force_unlock();
             self.profile.table.force_unlock();
             self.check_table.force_unlock();
@@ -62,7 +63,6 @@ impl<O: Os> Engine<O> {
                 central.spans().force_unlock();
             }
             self.thread_slabs.force_unlock();
-            self.near_caches().iter().for_each(|cache| cache.contents().force_unlock());
             self.for_each_slab_lock(|lock| lock.force_unlock());
             self.profile.switch.force_unlock();
             self.rounds.force_unlock();

@@ -32,7 +32,6 @@ use core::sync::atomic::{AtomicBool, AtomicIsize, AtomicU8, AtomicUsize};
 use crate::backend::page_heap::PageHeap;
 use crate::backend::region::{Region, UnitIndex};
 use crate::backend::scavenger_state::{Rounds, Scavenger};
-use crate::backend::zeroing::Zeroing;
 use crate::central::Central;
 use crate::central::heap_record::Heaps;
 use crate::engine::callbacks::Callbacks;
@@ -75,7 +74,6 @@ pub struct Engine<O: Os> {
     pub(crate) fork_is_single_threaded: AtomicBool,
     /// Held by a round of the scavenger, and by all code that empties caches of other threads.
     pub(crate) rounds: Lock<Rounds>,
-    pub(crate) zeroing: Zeroing,
     /// Without a scavenger: bytes of small blocks that went back to spans since the last check for
     /// a burst.
     pub(crate) freed_bytes: AtomicUsize,
@@ -115,8 +113,9 @@ pub struct Engine<O: Os> {
     pub(crate) has_exit_hook: AtomicBool,
 }
 
-/// Takes no bytes, but starts a cache line.
-#[repr(align(64))]
+/// Takes no bytes, but starts a cache line, one of four: so a change of the fields before seldom
+/// moves it.
+#[repr(align(256))]
 struct CacheLine;
 
 /// The facts that set-up finds out, and the decisions that it makes.
@@ -216,7 +215,6 @@ impl<O: Os> Engine<O> {
             centrals: [const { Central::new() }; CLASSES],
             counters: Counters::new(),
             thread_slabs: ThreadSlabs::new(),
-            zeroing: Zeroing::new(),
             check_table: Lock::new(CheckTable::new()),
             caches_ever_used: AtomicUsize::new(0),
             published_safety_mode: AtomicUsize::new(0),

@@ -1,6 +1,7 @@
 //! Set-up: reads the options, chooses the mode and the region's addresses, and publishes the engine
 //! as ready.
 
+use crate::backend::huge_pages::HUGE_BYTES;
 use crate::backend::region::Region;
 use crate::engine::tuning::OWN_CACHES_PER_CPU;
 use crate::engine::{DefaultHeaps, Engine, READY, SafetyMode, Setup};
@@ -157,6 +158,7 @@ impl<O: Os> Engine<O> {
         let published = has_region && self.publish_beacon(mode.name(), slab_count);
         let safety = if published {
             let memory_bytes = self.os.memory_limit();
+            let has_huge_pages = self.os.has_huge_pages(HUGE_BYTES);
             // Guard pages would break huge ones.
             let hardened = setup.options.harden != HardenChoice::Off;
             let huge = if hardened { HugeChoice::Never } else { setup.options.huge };
@@ -165,7 +167,7 @@ impl<O: Os> Engine<O> {
                 let now_ms = self.os.now_ms();
                 pages.retention.memory_bytes = memory_bytes.unwrap_or(0) as usize;
                 pages.retention.purges.begin(now_ms);
-                pages.huge.set_up(huge, now_ms);
+                pages.huge.set_up(huge, has_huge_pages, now_ms);
             }
             self.set_purge_delay(setup.options.purge_delay);
             self.set_limit(setup.options.limit, memory_bytes);

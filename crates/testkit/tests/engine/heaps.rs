@@ -4,9 +4,10 @@
 use crate::oom::step;
 use std::array::from_fn;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
-use std::thread;
+use std::{ptr, thread};
 
 use ebbmalloc::internals::{Engine, HeapId};
 use ebbmalloc_testkit::{Block, FakeOs, Program, Worker};
@@ -91,6 +92,36 @@ impl Drop for End<'_> {
 
 /// Two threads have a heap each, give their blocks to each other, and delete their heaps. Meanwhile
 /// a third makes and deletes heaps, trims, purges, counts and forks.
+#[test]
+fn of_two_threads_one_frees_a_large_block() {
+    for turn in 0..300 {
+        let engine = Engine::new(FakeOs::default().cpus(2).still());
+        let heap = heap(&engine, usize::MAX);
+        let block = alloc(&engine, heap, [100_000, 3 << 20][turn % 2]).expose_provenance();
+        // Threads that a barrier wakes begin too far apart.
+        let ready = AtomicUsize::new(0);
+        let stopped = thread::scope(|scope| {
+            let free = || {
+                ready.fetch_add(1, Ordering::Relaxed);
+                while ready.load(Ordering::Relaxed) < 2 {
+                    thread::yield_now();
+                }
+                // SAFETY: none: the engine must detect the mistake.
+                catch_unwind(AssertUnwindSafe(|| unsafe {
+                    engine.free(ptr::with_exposed_provenance_mut(block));
+                }))
+                .is_err_and(|panic| {
+                    panic.downcast::<String>().is_ok_and(|why| why.contains("double free"))
+                })
+            };
+            let other = scope.spawn(free);
+            free() as usize + other.join().unwrap() as usize
+        });
+        assert_eq!(stopped, 1);
+        engine.check();
+    }
+}
+
 #[test]
 fn threads_free_what_others_allocated_while_heaps_come_and_go() {
     let (rounds, length) = (10, 1000);

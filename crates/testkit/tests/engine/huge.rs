@@ -56,6 +56,26 @@ fn who_wants_none_gets_none() {
     assert_eq!((engine.os().huge_pages().len(), engine.stats().huge_refusals), (0, 0));
 }
 
+/// The kernel would give small pages, and the heap take them for more.
+#[test]
+fn where_no_program_gets_any_none_is_asked_for() {
+    let engine = Engine::new(os().no_huge_pages().environment("EBB_HUGE", "always"));
+    let blocks = fill(&engine, 48 * MIB, 1024);
+    let long = fill_written(&engine, 48 * MIB, 8 * MIB, 8 * MIB);
+    let stats = engine.stats();
+    assert_eq!((stats.huge_pages, stats.huge_refusals, stats.dirty_bytes), (0, 0, 0));
+    engine.check_with(&[blocks, long].concat());
+}
+
+/// Its rest would be purged with the next free, which breaks it.
+#[test]
+fn where_free_memory_is_purged_at_once_none_is_asked_for() {
+    let engine = Engine::new(os().huge_pages_in(1).environment("EBB_PURGE_DELAY", "0"));
+    let blocks = fill(&engine, 48 * MIB, 1024);
+    assert_eq!((engine.os().huge_pages().len(), engine.stats().dirty_bytes), (0, 0));
+    engine.check_with(&blocks);
+}
+
 #[test]
 fn where_the_kernel_has_none_the_heap_grows_all_the_same() {
     let engine = Engine::new(os());
@@ -193,6 +213,39 @@ fn freed_blocks_do_not_count_as_unwritten() {
         let (_, later) = blocks.split_at(blocks.len() / 2);
         let few = in_huge_pages(&engine, later);
         assert!(few * 10 > 8 * later.len(), "{size}: {few} of {}", later.len());
+    }
+}
+
+/// It holds data of earlier blocks, so a probe would find them in blocks that were never written.
+#[test]
+fn used_memory_tells_nothing() {
+    for size in [40_000, 100_000, MIB] {
+        let engine = engine(1);
+        let small = fill_written(&engine, 60 * MIB, 1024, 1024);
+        assert!(in_huge_pages(&engine, &small) * 2 > small.len());
+        // From the middle on, as much as does not have to go.
+        free(&engine, small[20 << 10..44 << 10].to_vec());
+        let before = engine.os().huge_pages().len();
+        fill_written(&engine, 80 * MIB, size, 1);
+        assert_eq!(engine.os().huge_pages().len(), before, "{size}");
+    }
+}
+
+/// Where a block was that is to be probed, one of another length may lie.
+#[test]
+fn other_blocks_in_the_place_tell_nothing() {
+    for (size, other) in [(100_000, MIB), (40_000, 100_000), (60 << 10, 5000), (3 * MIB, 8192)] {
+        let engine = Engine::new(os().space(1024 * MIB).huge_pages_in(1000));
+        fill(&engine, 16 * MIB, 4096);
+        let mut sparse = Vec::new();
+        for _ in 0..30 {
+            // Some of them are probed once the heap grows for such blocks.
+            free(&engine, fill_written(&engine, 3 * MIB, size, 1));
+            fill_written(&engine, 3 * MIB, other, other);
+            sparse.extend(fill_written(&engine, 6 * MIB, size, 1));
+        }
+        let few = in_huge_pages(&engine, &sparse);
+        assert_eq!(few, 0, "{size}");
     }
 }
 

@@ -612,19 +612,19 @@ fn zeros_where_nothing_was_used_are_not_written() {
     let engine = Engine::new(FakeOs::default().cpus(1).still().space(192 * MIB));
     // The engine takes it to be resident.
     // SAFETY: freed once.
-    unsafe { engine.free(engine.alloc(20 * MIB)) };
+    unsafe { engine.free(engine.alloc(40 * MIB)) };
     let purged = |engine: &Engine<FakeOs>| engine.stats().purged_bytes as usize;
     let before = purged(&engine);
-    let block = engine.alloc_zeroed(20 * MIB);
-    assert_eq!(purged(&engine) - before, 20 * MIB);
+    let block = engine.alloc_zeroed(40 * MIB);
+    assert_eq!(purged(&engine) - before, 40 * MIB);
     // SAFETY: a live block of that size, freed once.
     unsafe {
-        block.write_bytes(1, 20 * MIB);
+        block.write_bytes(1, 40 * MIB);
         engine.free(block);
     }
     // The engine writes zeros to used memory and does not purge it: it is resident already.
     let before = purged(&engine);
-    let block = engine.alloc_zeroed(20 * MIB);
+    let block = engine.alloc_zeroed(40 * MIB);
     assert_eq!(purged(&engine), before);
     // SAFETY: a live block, freed once.
     unsafe { engine.free(block) }

@@ -57,7 +57,9 @@ impl<O: Os> Pages<'_, O> {
                     self.heap.retention.record_refusal(in_use);
                     return None;
                 };
-                (granted, if granted.zeroed { units.get() } else { 0 })
+                let grown = if granted.zeroed { units.get() } else { 0 };
+                self.count_refaulted(grown);
+                (granted, grown)
             }
         };
         self.count_use(units.get());

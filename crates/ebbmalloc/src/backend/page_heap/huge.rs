@@ -6,7 +6,7 @@
 use core::ops::Range;
 
 use super::Pages;
-use crate::backend::huge_pages::{self, Touch};
+use crate::backend::huge_pages::{self, HUGE_BYTES, Touch};
 use crate::backend::region::Region;
 use crate::backend::retention::PageCounts;
 use crate::backend::run::RunState;
@@ -32,11 +32,14 @@ impl<O: Os> Pages<'_, O> {
             self.heap.huge.back_off();
             return (touch, 0);
         };
-        let heap = &mut *self.heap;
-        if !heap.huge.back(self.region, self.os, &mut heap.counts, first) {
+        // SAFETY: the units are committed and clean, and no thread uses them.
+        let took_ns = unsafe { self.os.back_by_huge_page(self.region.address(first), HUGE_BYTES) };
+        self.record_backed(first, took_ns);
+        if took_ns.is_none() {
             self.insert(first, HUGE_UNITS, RunState::Clean);
             return (touch, 0);
         }
+        self.count_refaulted(HUGE_UNITS);
         self.insert(first, HUGE_UNITS, RunState::Dirty);
         self.heap.huge.untouched = first..first + HUGE_UNITS;
         (touch, HUGE_UNITS)
@@ -56,7 +59,7 @@ impl<O: Os> Pages<'_, O> {
     /// Records that these units are handed out to a block of this length, or to a span of them.
     /// Blocks in memory that was used before tell nothing: it holds data.
     pub(super) fn record_block(&mut self, bytes: usize, units: Range<UnitIndex>, zeroed: bool) {
-        if zeroed || huge_pages::is_in_one(self.region, &self.heap.counts, units.start) {
+        if zeroed || self.heap.huge.were_untouched(&units) {
             self.heap.written.record(bytes, units);
         }
     }
@@ -76,8 +79,8 @@ impl<O: Os> Pages<'_, O> {
     /// Records what came of the request to back a place of [`Pages::next_place`]: the time that it
     /// took, or that the kernel refused.
     pub fn record_backed(&mut self, first: UnitIndex, took_ns: Option<u64>) {
-        let heap = &mut *self.heap;
-        heap.huge.record_backed(self.region, &mut heap.counts, first, took_ns);
+        self.heap.huge.record(took_ns);
+        huge_pages::mark(self.region, &mut self.heap.counts, first, took_ns.is_some());
     }
 
     /// Takes a free run of the length and alignment of a huge page that is not resident.

@@ -25,10 +25,7 @@ impl<O: Os> Pages<'_, O> {
     /// zero. `None` as by [`Pages::alloc`].
     pub fn alloc_medium(&mut self, size: usize) -> Option<(PageRange, bool)> {
         let units = Units::for_bytes(size)?;
-        let (block, zeroed) = match self.take_in_huge_page(size, units) {
-            Some(taken) => taken,
-            None => self.take_elsewhere(size, units)?,
-        };
+        let (block, zeroed) = self.take_medium(size, units)?;
         let (first, entry) = self.entry_of(&block);
         self.region.set_entry(first, entry);
         self.note_medium(first, size);
@@ -37,33 +34,28 @@ impl<O: Os> Pages<'_, O> {
         Some((block, zeroed))
     }
 
-    fn take_elsewhere(&mut self, size: usize, units: Units) -> Option<(PageRange, bool)> {
+    /// Takes resident pages, if there are any. Else the heap grows: by a huge page, if the program
+    /// writes such blocks whole and huge pages seem to pay.
+    fn take_medium(&mut self, size: usize, units: Units) -> Option<(PageRange, bool)> {
         let touch = self.heap.written.expected(self.os, size);
-        let may_grow = self.best_dirty(touch, units.get()).is_none();
-        let growth = if may_grow { Growth::IfEasy } else { Growth::No };
-        self.take_from_gap(touch, size, growth)
-            .or_else(|| self.take_units(touch, size, units))
-            // In vain that has purged free memory, which leaves more for the rest of a gap.
-            .or_else(|| self.take_from_gap(touch, size, Growth::IfEasy))
-            .or_else(|| self.take_freed(size))
-    }
-
-    /// If the heap must grow for a medium block that the program writes whole: takes its pages in a
-    /// resident gap, which may go on in a huge page; else in a new one.
-    fn take_in_huge_page(&mut self, size: usize, units: Units) -> Option<(PageRange, bool)> {
-        let touch = self.heap.written.expected(self.os, size);
-        if self.best_dirty(touch, units.get()).is_some() {
-            return None;
-        }
-        let in_gap = |this: &mut Self| this.take_from_gap(Touch::Whole, size, Growth::No);
-        if let Some(taken) = (touch == Touch::Whole).then(|| in_gap(self)).flatten() {
+        let has_resident_run = self.best_dirty(touch, units.get()).is_some();
+        // Behind a gap, the rest of a huge page may follow.
+        if (has_resident_run || touch == Touch::Whole)
+            && let Some(taken) = self.take_from_gap(touch, size, Growth::No)
+        {
             return Some(taken);
         }
-        let (touch, grown) = self.grow_by_huge_page(size, units);
-        if grown == 0 {
-            return None;
+        if has_resident_run {
+            return self.take_units(touch, size, units);
         }
-        let taken = in_gap(self).or_else(|| self.take_units(touch, size, units));
+        let (touch, grown) = self.grow_by_huge_page(size, units);
+        let growth = if grown > 0 { Growth::No } else { Growth::IfEasy };
+        let taken = self
+            .take_from_gap(touch, size, growth)
+            .or_else(|| self.take_units(touch, size, units))
+            // In vain, it has purged free memory: now more of it may become resident behind a gap.
+            .or_else(|| self.take_from_gap(touch, size, Growth::IfEasy))
+            .or_else(|| self.take_freed(size));
         self.purge_after_growth(grown);
         taken
     }
@@ -219,9 +211,7 @@ impl<O: Os> Pages<'_, O> {
         }
         self.carve(end - run.units, first..end);
         self.count_use(units);
-        if grown > 0 {
-            self.heap.retention.count_refaulted(self.os.now_ms(), grown);
-        }
+        self.count_refaulted(grown);
         (first..end).for_each(|unit| self.begin_pages(unit, grown > 0));
         self.purge_after_growth(grown);
         let zeroed = self.use_pages(block.clone());

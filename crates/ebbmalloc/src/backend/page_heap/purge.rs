@@ -5,7 +5,7 @@
 //! stay.
 
 use super::Pages;
-use crate::backend::huge_pages;
+use crate::backend::huge_pages::{self, part_to_purge};
 use crate::backend::run::RunState;
 use crate::backend::tuning::{
     CLEAN_UNITS_KEPT, OLD_RUNS_MAX, REFUSED_PURGES_MAX, UNMAP_UNITS_MIN, UNMAPPED_RUNS_MAX,
@@ -58,7 +58,7 @@ impl<O: Os> Pages<'_, O> {
             };
             let excess = self.heap.counts.dirty + refused_units - keep;
             let excess = excess.min(units as usize) as u32;
-            let range = self.heap.huge.part_to_purge(self.region, first..first + units, excess);
+            let range = part_to_purge(self.region, &self.heap.counts, first..first + units, excess);
             let (start, excess) = (range.start, range.end - range.start);
             self.carve(first, range.clone());
             // Where pages have moved, unmap instead of purging. So the number of such mappings

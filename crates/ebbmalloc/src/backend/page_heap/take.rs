@@ -22,6 +22,13 @@ impl PageHeap {
 }
 
 impl<O: Os> Pages<'_, O> {
+    /// Records that units are handed out that are not resident.
+    pub(super) fn count_refaulted(&mut self, units: u32) {
+        if units > 0 {
+            self.heap.retention.count_refaulted(self.os.now_ms(), units);
+        }
+    }
+
     pub(super) fn take_or_make_room(
         &mut self,
         touch: Touch,
@@ -146,7 +153,7 @@ impl<O: Os> Pages<'_, O> {
             self.remove(at);
             let taken = run.units.min(end - at);
             if run.state == RunState::Clean {
-                self.heap.retention.count_refaulted(self.os.now_ms(), taken);
+                self.count_refaulted(taken);
             }
             self.mark_in_use(at, taken);
             self.heap.huge.take(at..at + taken);
@@ -214,13 +221,9 @@ impl<O: Os> Pages<'_, O> {
         // SAFETY: the run is in a tree, so its record is current.
         let run = unsafe { *self.region.run(first) };
         let start = self.region.align_unit(from, align)?;
-        let (end, units) = (UnitRange::new(start, length)?.end(), length.get());
+        let end = UnitRange::new(start, length)?.end();
         self.carve(first, start..end);
-        let zeroed = run.state == RunState::Clean;
-        if zeroed {
-            self.heap.retention.count_refaulted(self.os.now_ms(), units);
-        }
-        Some(Granted { first: start, zeroed })
+        Some(Granted { first: start, zeroed: run.state == RunState::Clean })
     }
 
     /// Maps the units from `start` to `end` of the unmapped run at `first` again, and a few more if

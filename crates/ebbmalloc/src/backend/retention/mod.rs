@@ -181,6 +181,9 @@ impl Retention {
 
     /// The most dirty units near a bound: part of the distance to it.
     pub fn spare_units(&self, in_use: usize) -> usize {
+        if self.delay == DelayChoice::Ms(0) {
+            return 0;
+        }
         let limit = NonZeroUsize::new(self.memory_bytes / Region::UNIT_COST);
         let bounds = [limit, self.refused_units].into_iter().flatten();
         let spare = bounds.map(|bound| bound.get().saturating_sub(in_use) / SPARE_DIVISOR);
@@ -330,8 +333,8 @@ impl Retention {
         }
     }
 
-    /// How many dirty units would make the recent peak, and a bit more. A new huge page stays
-    /// besides.
+    /// How many dirty units would make the recent peak, and a bit more. With huge pages,
+    /// the newest one may stay besides.
     fn up_to_peak(&self, counts: &PageCounts) -> usize {
         let usual = self.peak_units + slack(self.peak_units) - counts.in_use;
         usual + if counts.huge_pages > 0 { HUGE_UNITS as usize } else { 0 }

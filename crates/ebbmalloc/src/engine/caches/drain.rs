@@ -64,9 +64,10 @@ impl DrainScope {
 }
 
 impl<O: Os> Engine<O> {
-    /// Drains near caches, and stacks in transfer caches, shared caches, per-CPU caches, and own
-    /// caches whose threads do not work on them now. False if no cache is in use: no stack was set
-    /// up since the last drain, and near caches are empty. The caller holds the lock of the rounds.
+    /// Drains near caches, unless the scope is a choice of classes, and stacks in transfer caches,
+    /// shared caches, per-CPU caches, and own caches whose threads do not work on them now. False
+    /// if no cache is in use: no stack was set up since the last drain, and near caches are empty.
+    /// The caller holds the lock of the rounds.
     ///
     /// With several threads, per-CPU caches and own caches are drained only as the module says.
     #[inline(never)]

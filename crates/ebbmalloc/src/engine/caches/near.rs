@@ -103,17 +103,15 @@ impl<O: Os> Engine<O> {
     pub(crate) fn return_large(&self, block: LargeBlock, cached: bool) -> bool {
         match block {
             LargeBlock::Run(first, units) => {
-                self.return_large_run(first, units);
-                true
+                let entry = MapEntry::LARGE.with_cached(cached);
+                let is_block = self.region.change_entry(first, entry, MapEntry::LARGE_FREED);
+                if is_block {
+                    self.pages().free(first, units);
+                }
+                is_block
             }
             LargeBlock::Medium(pages) => self.pages().free_medium(pages, cached),
         }
-    }
-
-    /// Returns the run of a large block, also of a heap's, to the page heap.
-    pub(crate) fn return_large_run(&self, first: UnitIndex, units: u32) {
-        self.region.set_entry(first, MapEntry::LARGE_FREED);
-        self.pages().free(first, units);
     }
 
     fn give_back(&self, block: NearBlock) {

@@ -3,7 +3,7 @@
 use core::ptr;
 use core::sync::atomic::{AtomicIsize, Ordering};
 
-use crate::backend::tuning::HUGE_UNITS;
+use crate::backend::huge_pages::HUGE_BYTES;
 use crate::engine::Engine;
 use crate::frontend::owned_stack::OwnedStack;
 use crate::frontend::per_thread::Ready;
@@ -292,7 +292,7 @@ impl<O: Os> Engine<O> {
             self.refuse(size);
             return (ptr::null_mut(), false);
         };
-        if zeroed && size > HUGE_UNITS as usize * UNIT {
+        if zeroed && size > HUGE_BYTES {
             self.back_by_huge_pages(block, size);
         }
         self.profile_alloc(block, size, 0);

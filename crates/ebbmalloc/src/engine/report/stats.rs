@@ -2,8 +2,8 @@
 
 use core::fmt::{self, Write};
 
+use crate::backend::huge_pages::HUGE_BYTES;
 use crate::backend::region::Region;
-use crate::backend::tuning::HUGE_UNITS;
 use crate::central::CentralCounts;
 use crate::engine::Engine;
 use crate::engine::report::room::with_room;
@@ -113,7 +113,7 @@ impl<O: Os> Engine<O> {
             let retention = &pages.retention;
             (pages.counts, pages.limit, retention.memory_bytes, wanted_units, pages.huge.totals)
         };
-        stats.huge_bytes = (counts.huge_pages * HUGE_UNITS as usize * UNIT) as u64;
+        stats.huge_bytes = (counts.huge_pages * HUGE_BYTES) as u64;
         stats.huge_pages = huge.pages as u64;
         stats.huge_refusals = huge.refusals as u64;
         stats.huge_us = huge.ns / 1000;

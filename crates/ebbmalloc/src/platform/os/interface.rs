@@ -178,9 +178,6 @@ pub trait OsMemory: Sync {
     /// The range is committed, and no code uses its contents any more.
     unsafe fn purge(&self, start: *mut u8, bytes: usize) -> bool;
 
-    /// Whether a page that is only read takes no memory: Linux maps one page of zeros.
-    const READS_ARE_FREE: bool = true;
-
     /// Whether a committed page has a byte that is not zero.
     ///
     /// # Safety
@@ -196,6 +193,11 @@ pub trait OsMemory: Sync {
     /// # Safety
     /// The page was committed, and the process has one thread.
     unsafe fn was_written(&self, _page: *const u8) -> bool {
+        false
+    }
+
+    /// Whether the kernel may have huge pages of this size for programs that ask for them.
+    fn has_huge_pages(&self, _bytes: usize) -> bool {
         false
     }
 

@@ -19,6 +19,7 @@ use super::limit;
 use super::native::NativeFor;
 use crate::platform::arch::weak;
 use crate::platform::kernel::auxiliary::page_size;
+use crate::platform::kernel::proc::read_file;
 use crate::platform::kernel::syscall::{advise, call, map, unmap};
 use crate::platform::kernel::{clock, futex};
 
@@ -140,6 +141,15 @@ impl<P: Process> OsMemory for NativeFor<P> {
         [0, 1028, 2056, 3084]
             .into_iter()
             .any(|at| futex::holds(page.wrapping_add(at).cast(), 0) == Ok(false))
+    }
+
+    /// By the system's setting. Where the kernel lacks huge pages, it refuses each.
+    fn has_huge_pages(&self, bytes: usize) -> bool {
+        let mut text = [0; 64];
+        let choices = read_file(c"/sys/kernel/mm/transparent_hugepage/enabled", &mut text);
+        let is_never = choices.windows(7).any(|choice| choice == b"[never]");
+        // It takes the place of a page of the lowest page table, with 8 bytes for each entry.
+        bytes == page_size() / 8 * page_size() && !is_never
     }
 
     /// The kernel does not say which pages it took. The coarse clock needs neither the time-stamp
@@ -339,6 +349,15 @@ mod tests {
             assert_eq!(libc::mprotect(start.cast(), page, libc::PROT_NONE), 0);
             assert!(!written(0) && written(1));
             assert!(Native.purge(start.add(page), page) && !written(1));
+        }
+    }
+
+    #[test]
+    fn huge_pages_are_what_the_processor_and_the_system_have() {
+        let setting = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
+        let is_never = setting.is_ok_and(|text| text.contains("[never]"));
+        for (bytes, page) in [(2 << 20, 4 << 10), (32 << 20, 16 << 10), (512 << 20, 64 << 10)] {
+            assert_eq!(Native.has_huge_pages(bytes), page_size() == page && !is_never);
         }
     }
 

@@ -24,8 +24,6 @@ const ADDRESSES_PER_MEMORY: usize = 8;
 const QUERY_PAGES: usize = 128;
 
 impl<P: Process> OsMemory for NativeFor<P> {
-    const READS_ARE_FREE: bool = false;
-
     fn page_size(&self) -> usize {
         page_size()
     }

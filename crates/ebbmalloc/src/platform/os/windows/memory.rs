@@ -25,8 +25,6 @@ const GRANULE: usize = 64 << 10;
 const QUERY_PAGES: usize = 64;
 
 impl<P: Process> OsMemory for NativeFor<P> {
-    const READS_ARE_FREE: bool = false;
-
     fn page_size(&self) -> usize {
         PAGE
     }
