@@ -16,7 +16,6 @@
 //! scavenger, or the thread that is starting it sees that all have left.
 
 use crate::backend::region::UnitIndex;
-use crate::backend::retention::bursts::Burst;
 use crate::backend::tuning::SCAVENGER_REQUESTS_IGNORED;
 use crate::platform::os::{ThreadWords, WakeFlag};
 use crate::platform::sync::{
@@ -353,13 +352,24 @@ pub(crate) struct Rounds {
     pub quiet: u32,
     /// Whether caches were in use at the last round, as far as is known.
     pub caches_used: bool,
-    pub burst: Burst,
+    /// The unit at which the next purge after a burst of frees continues.
+    pub burst_cursor: UnitIndex,
+    /// Bytes of purged spans that claims had filled again by the last check for a burst, since the
+    /// start.
+    pub refilled_bytes: usize,
     /// Before this time, malloc_trim waits for no other thread.
     pub wait_due_ms: u64,
 }
 
 impl Rounds {
     pub const fn new() -> Self {
-        Self { cursor: 0, quiet: 0, caches_used: false, burst: Burst::new(), wait_due_ms: 0 }
+        Self {
+            cursor: 0,
+            quiet: 0,
+            caches_used: false,
+            burst_cursor: 0,
+            refilled_bytes: 0,
+            wait_due_ms: 0,
+        }
     }
 }

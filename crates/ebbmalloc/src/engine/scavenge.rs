@@ -8,6 +8,8 @@
 //! process had other threads and its first has left much free memory. It ends some seconds
 //! after the last purge. Without it, frees run the rounds.
 
+use core::mem;
+
 use crate::backend::page_map::MapEntry;
 use crate::backend::region::UnitIndex;
 use crate::backend::scavenger_state::Rounds;
@@ -216,11 +218,11 @@ impl<O: Os> Engine<O> {
             claimed_bytes += counts.claimed * class.size();
             refilled_bytes += counts.refilled;
         }
-        let (now_ms, burst) = (self.os.now_ms(), &mut rounds.burst);
-        let refilled_bytes = burst.take_refilled(now_ms, refilled_bytes);
+        let now_ms = self.os.now_ms();
+        let before = mem::replace(&mut rounds.refilled_bytes, refilled_bytes);
         let may_purge = {
             let mut pages = self.pages();
-            pages.retention.charge_refilled(refilled_bytes);
+            pages.retention.count_refilled(now_ms, refilled_bytes.saturating_sub(before) / UNIT);
             pages.retention.may_purge(now_ms)
         };
         if free_bytes <= claimed_bytes + BURST_FREE_BYTES_MIN || !may_purge {
@@ -228,18 +230,19 @@ impl<O: Os> Engine<O> {
         }
         // Only a part of a large heap: a fork waits meanwhile.
         let end = self.region.committed() / UNIT;
-        let start = burst.cursor as usize;
+        let start = rounds.burst_cursor as usize;
         let mut walk = self.region.units_in(start..end);
         let part = walk.by_ref().take(ROUND_UNITS_MAX);
         let is_of_span = |&unit: &usize| self.region.entry(unit).class().is_some();
         let purged_bytes = self.purge_free_pages(part.filter(is_of_span), false);
-        burst.count_purged(now_ms, purged_bytes);
         let reached = walk.reached();
-        burst.cursor = if reached >= end { 0 } else { reached as UnitIndex };
+        rounds.burst_cursor = if reached >= end { 0 } else { reached as UnitIndex };
+        let mut pages = self.pages();
+        pages.retention.purges.count_purged(now_ms, (purged_bytes / UNIT) as u32);
         if start == 0 && reached >= end && purged_bytes < free_bytes / BURST_WORTH_DIVISOR {
-            self.pages.lock().retention.purges.charge(end as i64 * BURST_UNIT_NS);
+            pages.retention.purges.charge(end as i64 * BURST_UNIT_NS);
         }
-        self.pages().purge_after_burst();
+        pages.purge_after_burst();
     }
 
     /// Time from one round to the next.

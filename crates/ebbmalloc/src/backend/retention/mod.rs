@@ -10,7 +10,6 @@
 //! the kernel refused.
 
 // Lowest first: each uses only modules above it in this list.
-pub(crate) mod bursts;
 pub(crate) mod purge_budget;
 pub(crate) mod refaults;
 
@@ -277,10 +276,10 @@ impl Retention {
         self.purges.count_refaulted(now_ms, counted, unit_ns);
     }
 
-    /// Charges for bytes of purged spans that claims have soon filled again.
-    pub fn charge_refilled(&mut self, bytes: usize) {
-        let unit_ns = self.refault_ns();
-        self.purges.charge(((bytes / UNIT) as i64).saturating_mul(unit_ns));
+    /// Records that claims have filled this much memory of purged spans again. As
+    /// [`Retention::count_refaulted`], but only the budget counts it.
+    pub fn count_refilled(&mut self, now_ms: u64, units: usize) {
+        self.purges.count_refaulted(now_ms, units, self.refault_ns());
     }
 
     /// Whether memory may be purged where no scavenger runs: not while the budget is overdrawn.
