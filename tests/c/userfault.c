@@ -1,5 +1,5 @@
 // The program may serve the page faults of its blocks itself (userfaultfd(2)), by a thread that
-// allocates. What reads a block waits for it. So ebbmalloc reads none where there are threads.
+// allocates. What reads a block waits for it. So ebbmalloc reads no block that is in use.
 // expect: exit 0
 // check: no it fills the blocks
 #define _GNU_SOURCE

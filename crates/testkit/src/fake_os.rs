@@ -44,7 +44,6 @@ pub struct FakeOs {
     huge_page_ns: Option<u64>,
     huge_pages: Mutex<Vec<Range<usize>>>,
     has_huge_pages: bool,
-    is_single: AtomicBool,
     /// Huge pages of which a part was purged, and not the whole.
     broken: AtomicUsize,
     moves: AtomicUsize,
@@ -117,7 +116,6 @@ impl Default for FakeOs {
             huge_page_ns: None,
             huge_pages: Mutex::default(),
             has_huge_pages: true,
-            is_single: AtomicBool::new(false),
             broken: AtomicUsize::new(0),
             moves: AtomicUsize::new(0),
             in_move: Mutex::default(),
@@ -173,16 +171,6 @@ impl FakeOs {
         Self { watch: Some(OnceLock::new()), ..self }
     }
 
-    /// In a process that certainly has one thread.
-    pub fn single(self) -> Self {
-        Self { is_single: AtomicBool::new(true), ..self }
-    }
-
-    /// From now on the process may have more threads.
-    pub fn start_threads(&self) {
-        self.is_single.store(false, Ordering::Relaxed);
-    }
-
     /// With huge pages, each of which takes `ns` nanoseconds.
     pub fn huge_pages_in(self, ns: u64) -> Self {
         Self { huge_page_ns: Some(ns), ..self }
@@ -197,13 +185,6 @@ impl FakeOs {
     /// The huge pages that the engine has: those that it got, and of which nothing was purged.
     pub fn huge_pages(&self) -> Vec<Range<usize>> {
         self.huge_pages.lock().unwrap().clone()
-    }
-
-    /// Notes that these addresses leave their mapping.
-    fn leave_mapping(&self, start: *mut u8, bytes: usize) {
-        let left = start.addr()..start.addr() + bytes;
-        let mut pages = self.huge_pages.lock().unwrap();
-        pages.retain(|page| page.end <= left.start || left.end <= page.start);
     }
 
     /// The number of huge pages of which a part was purged, and not the whole.
@@ -589,7 +570,6 @@ impl OsMemory for FakeOs {
         let committed = &mut reservation.committed[pages];
         assert!(committed.iter().all(|&c| c), "decommitted what is not committed");
         if !refused {
-            self.leave_mapping(start, bytes);
             committed.fill(false);
             // SAFETY: the caller guarantees that nothing uses the range any more.
             unsafe { self.clear(start, bytes, Some(POISON)) };
@@ -625,12 +605,6 @@ impl OsMemory for FakeOs {
             // SAFETY: the caller guarantees that the page is committed and not in use.
             None => !is_zero(unsafe { slice::from_raw_parts(page, self.page) }),
         }
-    }
-
-    unsafe fn was_written(&self, page: *const u8) -> bool {
-        assert!(self.is_single(), "read a block that another thread may write");
-        // SAFETY: the caller guarantees a committed page that no other thread uses.
-        unsafe { self.has_data(page) }
     }
 
     fn has_huge_pages(&self, _bytes: usize) -> bool {
@@ -677,7 +651,6 @@ impl OsMemory for FakeOs {
             }
             return Err(Refusal::Memory.into());
         }
-        self.leave_mapping(from, bytes);
         let nth = self.moves.fetch_add(1, Ordering::Relaxed) + 1;
         let mut state = self.state();
         for (start, length) in [(from, bytes), (to, room)] {
@@ -767,7 +740,7 @@ impl OsThreads for FakeOs {
     }
 
     fn is_single(&self) -> bool {
-        self.is_single.load(Ordering::Relaxed)
+        false
     }
 
     fn watch_threads(&self, _: Option<extern "C" fn(bool)>) -> Result<(), &'static str> {

@@ -182,11 +182,6 @@ impl OsMemory for LinuxIn {
         !self.faults.refuses() && unsafe { Linux.purge(start, bytes) }
     }
 
-    unsafe fn was_written(&self, page: *const u8) -> bool {
-        // SAFETY: the caller's.
-        unsafe { Linux.was_written(page) }
-    }
-
     fn has_huge_pages(&self, bytes: usize) -> bool {
         Linux.has_huge_pages(bytes)
     }

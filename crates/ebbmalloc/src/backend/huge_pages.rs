@@ -39,8 +39,6 @@ pub(crate) struct HugePages {
     /// runs that are touched whole may lie there: others would keep memory resident that the
     /// program never touches.
     pub untouched: Range<UnitIndex>,
-    /// Those of them that were taken last.
-    taken: Range<UnitIndex>,
     pub totals: HugeTotals,
 }
 
@@ -74,7 +72,6 @@ impl HugePages {
             refusals: 0,
             skips: 0,
             untouched: 0..0,
-            taken: 0..0,
             totals: HugeTotals { pages: 0, refusals: 0, ns: 0 },
         }
     }
@@ -91,11 +88,8 @@ impl HugePages {
         self.choice != HugeChoice::Never && self.are_possible && in_use >= HUGE_IN_USE_UNITS_MIN
     }
 
-    /// Whether the heap should grow by a huge page now, with `in_use` units in use.
-    pub fn take_due(&mut self, now_ms: impl FnOnce() -> u64, in_use: usize) -> bool {
-        if !self.are_wanted(in_use) {
-            return false;
-        }
+    /// Whether the heap should grow by a huge page now, if it may have one.
+    pub fn take_due(&mut self, now_ms: impl FnOnce() -> u64) -> bool {
         if self.skips > 0 {
             self.skips -= 1;
             return false;
@@ -133,9 +127,7 @@ impl HugePages {
 
     /// Records that these units are handed out or purged.
     pub fn take(&mut self, units: Range<UnitIndex>) {
-        let untouched = &self.untouched;
-        self.taken = untouched.start.max(units.start)..untouched.end.min(units.end);
-        if self.taken.is_empty() {
+        if !overlap(&self.untouched, &units) {
             return;
         }
         match units.start > self.untouched.start && units.end >= self.untouched.end {
@@ -143,11 +135,6 @@ impl HugePages {
             // Units before a part from the middle are as others from now on.
             false => self.untouched.start = units.end.min(self.untouched.end),
         }
-    }
-
-    /// Whether some of these units, which were taken last, were untouched until then.
-    pub fn were_untouched(&self, units: &Range<UnitIndex>) -> bool {
-        overlap(&self.taken, units)
     }
 }
 
@@ -220,7 +207,7 @@ mod tests {
 
     /// Lets the heap grow once. True if by a huge page, which takes `ns`.
     fn grow(huge: &mut HugePages, now_ms: u64, ns: u64) -> bool {
-        let due = huge.take_due(|| now_ms, ENOUGH);
+        let due = huge.are_wanted(ENOUGH) && huge.take_due(|| now_ms);
         if due {
             huge.record(Some(ns));
         }
@@ -238,7 +225,7 @@ mod tests {
     #[test]
     fn small_heaps_and_those_that_want_none_have_none() {
         for choice in [HugeChoice::Auto, HugeChoice::Always] {
-            assert!(!pages(choice).take_due(|| 0, ENOUGH - 1));
+            assert!(!pages(choice).are_wanted(ENOUGH - 1));
         }
         assert_eq!(had(HugeChoice::Never, 1), 0);
     }
@@ -264,7 +251,7 @@ mod tests {
             let (mut huge, mut nth) = (pages(HugeChoice::Auto), 0);
             let tick_ns = 4_000_000;
             for now_ms in 0..4000 {
-                if huge.take_due(|| now_ms, ENOUGH) {
+                if huge.are_wanted(ENOUGH) && huge.take_due(|| now_ms) {
                     nth += 1;
                     huge.record(Some(if nth % every == 0 { tick_ns } else { 0 }));
                 }
@@ -294,13 +281,13 @@ mod tests {
         let mut huge = pages(HugeChoice::Always);
         let mut asked = 0;
         for _ in 0..10_000 {
-            if huge.take_due(|| 0, ENOUGH) {
+            if huge.take_due(|| 0) {
                 huge.record(None);
                 asked += 1;
             }
         }
         assert!((10_000 >> HUGE_SKIPS_LOG_MAX..300).contains(&asked), "{asked}");
-        (0..1 << HUGE_SKIPS_LOG_MAX).for_each(|_| _ = huge.take_due(|| 0, ENOUGH));
+        (0..1 << HUGE_SKIPS_LOG_MAX).for_each(|_| _ = huge.take_due(|| 0));
         huge.record(Some(1));
         assert!(grow(&mut huge, 0, 1) && grow(&mut huge, 0, 1));
     }

@@ -18,6 +18,5 @@ pub(crate) mod zeroing;
 pub(crate) mod retention;
 pub(crate) mod guard_pages;
 pub(crate) mod huge_pages;
-pub(crate) mod written;
 pub(crate) mod page_heap;
 pub(crate) mod scavenger_state;

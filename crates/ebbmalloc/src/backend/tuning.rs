@@ -107,20 +107,6 @@ tunables! {
     SMALL_NS: i64 = 500_000, "ns", 37;
     /// What may be spent at first, so that no first tick of the clock ends huge pages.
     FIRST_CREDIT_NS: i64 = 3_000_000, "ns", 37;
-    /// Blocks up to this size, an OS page, are touched whole.
-    HUGE_BLOCK_BYTES_MAX: usize = 4 << 10, "bytes", 37;
-    /// Longer blocks may be address space for later.
-    WRITTEN_BLOCK_BYTES_MAX: usize = 64 << 20, "bytes", 49;
-    /// OS pages that a probe of a block looks at.
-    PROBED_PAGES: usize = 16, "pages", 49;
-    /// With data in this many of them, the block was written whole.
-    WRITTEN_PAGES_MIN: usize = 13, "pages", 49;
-    /// Huge pages need this many such blocks in a row.
-    WRITTEN_BLOCKS_MIN: u8 = 2, "blocks", 49;
-    /// After a block that was not, the heap grows this many times without a probe.
-    UNPROBED_GROWTHS: u8 = 7, "times", 49;
-    /// A span is probed after this much more memory for its class: blocks may wait in caches.
-    PROBED_AFTER_UNITS: u32 = 8, "units", 49;
     /// log2 of the most huge pages not asked for in a row, after refusals.
     HUGE_SKIPS_LOG_MAX: u32 = 6, "doublings", 37;
 

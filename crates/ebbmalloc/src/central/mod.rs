@@ -19,7 +19,9 @@ use crate::backend::page_map::MapEntry;
 use crate::backend::region::{Region, UnitIndex};
 use crate::backend::span::{Order, Span};
 use crate::backend::units::Units;
-use crate::central::tuning::{FIRST_SPAN_BYTES, FULL_BEGINNINGS, SMALL_BLOCK_BYTES_MAX};
+use crate::central::tuning::{
+    FIRST_SPAN_BYTES, FULL_BEGINNINGS, HUGE_BLOCK_BYTES_MAX, SMALL_BLOCK_BYTES_MAX,
+};
 use crate::frontend::transfer_cache::LastRequester;
 use crate::platform::os::Os;
 use crate::platform::sync::{Guard, Lock, const_fn};
@@ -436,10 +438,9 @@ impl ClassSpans {
         let granted = {
             let mut pages = memory.lock();
             let units = Units::new(units)?;
-            // A class's first span may stay almost empty.
-            let granted = match self.counts.spans {
-                0 => pages.alloc(units, Units::ONE)?,
-                _ => pages.alloc_for(class.size(), units, Units::ONE)?,
+            let granted = match self.fills_soon(class) {
+                true => pages.alloc_touched(units)?,
+                false => pages.alloc(units, Units::ONE)?,
             };
             pages.note(granted.first, 0, self.heap);
             granted
@@ -463,6 +464,12 @@ impl ClassSpans {
         self.counts.holes += span.holes();
         self.relist(region, first, None, self.list_of(span));
         Some(first)
+    }
+
+    /// Whether all pages of the next span are soon touched: not if a block has several pages, of
+    /// which the program may touch one, nor if it is the first span.
+    fn fills_soon(&self, class: SizeClass) -> bool {
+        self.counts.spans > 0 && class.size() <= HUGE_BLOCK_BYTES_MAX
     }
 
     /// Purges the pages of a class's only span beyond its first ones, where blocks are handed out

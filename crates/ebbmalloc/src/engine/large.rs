@@ -4,12 +4,11 @@
 use core::ops::Range;
 use core::ptr;
 
-use crate::backend::huge_pages::HUGE_BYTES;
 use crate::backend::page_heap::Granted;
 use crate::backend::page_map::MapEntry;
 use crate::backend::region::UnitIndex;
 use crate::backend::run::{Run, RunState, large_bytes};
-use crate::backend::tuning::{HUGE_UNITS, MEDIUM_BYTES_MAX, PURGED_ZEROS_BYTES_MIN};
+use crate::backend::tuning::{MEDIUM_BYTES_MAX, PURGED_ZEROS_BYTES_MIN};
 use crate::backend::units::{PageRange, UnitRange, Units, is_medium};
 use crate::backend::zeroing::is_mostly_zeros;
 use crate::engine::Engine;
@@ -44,10 +43,7 @@ impl<O: Os> Engine<O> {
         }
         let (units, align) = (Units::for_bytes(size)?, Units::for_bytes(align)?);
         let mut pages = self.pages();
-        let granted = match heap {
-            0 => pages.alloc_for(size, units, align)?,
-            _ => pages.alloc(units, align)?,
-        };
+        let granted = pages.alloc(units, align)?;
         pages.note(granted.first, size, heap);
         pages.mark_large(granted.first, granted.zeroed);
         drop(pages);
@@ -67,23 +63,6 @@ impl<O: Os> Engine<O> {
         let (block, zeroed) = self.pages().alloc_medium(size)?;
         self.count_large(block.len() * page);
         Some((self.address_of(&block), zeroed))
-    }
-
-    /// Makes a new long block resident by huge pages, where it is not, if the program writes such
-    /// blocks whole and if that seems to pay. That may take long, so it is without a lock.
-    pub(crate) fn back_by_huge_pages(&self, block: *mut u8, size: usize) {
-        let Some(offset) = self.region.committed_offset(block) else { return };
-        let first = (offset / UNIT) as UnitIndex;
-        let whole_units = first..first + (size / UNIT) as UnitIndex;
-        let mut place = self.pages().next_place(size, whole_units.clone());
-        while let Some(first) = place {
-            // SAFETY: the units are of a new block that reads as zero, which is the caller's.
-            let took_ns =
-                unsafe { self.os.back_by_huge_page(self.region.address(first), HUGE_BYTES) };
-            let mut pages = self.pages();
-            pages.record_backed(first, took_ns);
-            place = pages.next_place(size, first + HUGE_UNITS..whole_units.end);
-        }
     }
 
     /// The address at which a medium block begins.

@@ -72,7 +72,7 @@ choices! {
 }
 
 choices! {
-    /// Whether memory for blocks is backed by huge pages of 2 MiB.
+    /// Whether memory for blocks up to 4 KiB is backed by huge pages of 2 MiB.
     HugeChoice {
         /// Where the heap grows, once 16 MiB are in use, while they cost the program at most 1/32
         /// of its time more than small pages do.

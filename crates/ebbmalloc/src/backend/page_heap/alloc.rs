@@ -3,7 +3,6 @@
 use super::{Granted, Memory, Pages};
 use crate::backend::huge_pages::{self, Touch};
 use crate::backend::run::RunState;
-use crate::backend::tuning::HUGE_UNITS;
 use crate::backend::units::{UnitIndex, UnitRange, Units};
 use crate::platform::os::{Os, Refusal};
 use crate::size_class::UNIT;
@@ -19,32 +18,24 @@ impl<O: Os> Pages<'_, O> {
     /// Hands out `units` units that begin at a multiple of `align` units, a power of two. Returns
     /// `None` if the region or the kernel has not enough, or if the limit forbids it.
     pub fn alloc(&mut self, units: Units, align: Units) -> Option<Granted> {
-        self.alloc_as(Touch::Unknown, units, align)
+        self.alloc_for(Touch::Unknown, units, align)
     }
 
-    /// As [`Pages::alloc`], for a block of `block_bytes` bytes or a span of them. If the program
-    /// writes such blocks whole, the run may lie in a huge page.
-    pub fn alloc_for(&mut self, block_bytes: usize, units: Units, align: Units) -> Option<Granted> {
-        // The place of an aligned run is not known. A long one does not grow the heap here.
-        let is_place_known = align == Units::ONE || units.get() > HUGE_UNITS;
-        let (touch, grown) = match is_place_known && self.could_hold(units, align) {
-            true => self.grow_by_huge_page(block_bytes, units),
-            false => (Touch::Unknown, 0),
-        };
-        let granted = self.alloc_as(touch, units, align);
-        self.purge_after_growth(grown);
-        let granted = granted?;
-        self.record_block(block_bytes, granted.first..granted.first + units.get(), granted.zeroed);
-        Some(granted)
+    /// As [`Pages::alloc`], for a run that is soon touched whole: it may lie in a huge page.
+    pub fn alloc_touched(&mut self, units: Units) -> Option<Granted> {
+        self.alloc_for(Touch::Whole, units, Units::ONE)
     }
 
-    /// As [`Pages::alloc`], for a run of which the program will touch this much.
-    pub(super) fn alloc_as(&mut self, touch: Touch, units: Units, align: Units) -> Option<Granted> {
+    fn alloc_for(&mut self, touch: Touch, units: Units, align: Units) -> Option<Granted> {
         let in_use = self.heap.counts.in_use + units.get() as usize;
         self.heap.is_at_limit = in_use > self.resident_units_max();
         if self.heap.is_at_limit || !self.could_hold(units, align) {
             return None;
         }
+        let grown_by_huge_page = match touch {
+            Touch::Whole => self.grow_by_huge_page(units),
+            Touch::Unknown => 0,
+        };
         let extended = match align {
             Units::ONE => self.take_longest_dirty(touch, units),
             _ => None,
@@ -63,7 +54,7 @@ impl<O: Os> Pages<'_, O> {
             }
         };
         self.count_use(units.get());
-        self.purge_after_growth(grown);
+        self.purge_after_growth(grown + grown_by_huge_page);
         Some(granted)
     }
 

@@ -28,8 +28,7 @@ impl<O: Os> Pages<'_, O> {
         let Some(all) = run.resized(longer) else {
             return false;
         };
-        let extended =
-            self.take_behind(Touch::Unknown, run.end()..all.end(), Growth::MakeRoom).is_some();
+        let extended = self.take_behind(run.end()..all.end(), Growth::MakeRoom).is_some();
         if extended {
             self.mark_in_use(run.first(), longer.get());
         }
@@ -39,15 +38,10 @@ impl<O: Os> Pages<'_, O> {
     /// Takes these units, which follow a run in use, if they are free: dirty, or with growth also
     /// clean, unmapped or beyond the frontier, in any sequence. Returns how many were dirty;
     /// with 0, all read as zero.
-    pub(super) fn take_behind(
-        &mut self,
-        touch: Touch,
-        units: Range<UnitIndex>,
-        growth: Growth,
-    ) -> Option<u32> {
+    pub(super) fn take_behind(&mut self, units: Range<UnitIndex>, growth: Growth) -> Option<u32> {
         let (next, end) = (units.start, units.end);
         let count = end.checked_sub(next)?;
-        if end as usize > self.region.units() || !self.heap.huge.allows(touch, units) {
+        if end as usize > self.region.units() || !self.heap.huge.allows(Touch::Unknown, units) {
             return None;
         }
         let mut may_make_room = growth == Growth::MakeRoom;

@@ -25,49 +25,23 @@ impl<O: Os> Pages<'_, O> {
     /// zero. `None` as by [`Pages::alloc`].
     pub fn alloc_medium(&mut self, size: usize) -> Option<(PageRange, bool)> {
         let units = Units::for_bytes(size)?;
-        let (block, zeroed) = self.take_medium(size, units)?;
+        let may_grow = self.best_dirty(Touch::Unknown, units.get()).is_none();
+        let growth = if may_grow { Growth::IfEasy } else { Growth::No };
+        let (block, zeroed) = self
+            .take_from_gap(size, growth)
+            .or_else(|| self.take_units(size, units))
+            // In vain, it has purged free memory: now more of it may become resident behind a gap.
+            .or_else(|| self.take_from_gap(size, Growth::IfEasy))
+            .or_else(|| self.take_freed(size))?;
         let (first, entry) = self.entry_of(&block);
         self.region.set_entry(first, entry);
         self.note_medium(first, size);
-        let units = self.units_of(&block);
-        self.record_block(size, units, zeroed);
         Some((block, zeroed))
     }
 
-    /// Takes resident pages, if there are any. Else the heap grows: by a huge page, if the program
-    /// writes such blocks whole and huge pages seem to pay.
-    fn take_medium(&mut self, size: usize, units: Units) -> Option<(PageRange, bool)> {
-        let touch = self.heap.written.expected(self.os, size);
-        let has_resident_run = self.best_dirty(touch, units.get()).is_some();
-        // Behind a gap, the rest of a huge page may follow.
-        if (has_resident_run || touch == Touch::Whole)
-            && let Some(taken) = self.take_from_gap(touch, size, Growth::No)
-        {
-            return Some(taken);
-        }
-        if has_resident_run {
-            return self.take_units(touch, size, units);
-        }
-        let (touch, grown) = self.grow_by_huge_page(size, units);
-        let growth = if grown > 0 { Growth::No } else { Growth::IfEasy };
-        let taken = self
-            .take_from_gap(touch, size, growth)
-            .or_else(|| self.take_units(touch, size, units))
-            // In vain, it has purged free memory: now more of it may become resident behind a gap.
-            .or_else(|| self.take_from_gap(touch, size, Growth::IfEasy))
-            .or_else(|| self.take_freed(size));
-        self.purge_after_growth(grown);
-        taken
-    }
-
     /// Takes the pages of a medium block in a new run of `length`, which holds `size` bytes.
-    fn take_units(
-        &mut self,
-        touch: Touch,
-        size: usize,
-        length: Units,
-    ) -> Option<(PageRange, bool)> {
-        let granted = self.alloc_as(touch, length, Units::ONE)?;
+    fn take_units(&mut self, size: usize, length: Units) -> Option<(PageRange, bool)> {
+        let granted = self.alloc(length, Units::ONE)?;
         let run = granted.first..granted.first + length.get();
         run.for_each(|unit| self.begin_pages(unit, granted.zeroed));
         let begin = granted.first as usize * self.unit_pages();
@@ -114,9 +88,7 @@ impl<O: Os> Pages<'_, O> {
         let end = pages_for(block.start, size, self.os.page_size()).end;
         if end < block.end {
             self.release_pages(end..block.end);
-        } else if end > block.end
-            && self.take_pages(Touch::Unknown, block.end..end, Growth::MakeRoom).is_none()
-        {
+        } else if end > block.end && self.take_pages(block.end..end, Growth::MakeRoom).is_none() {
             return false;
         }
         self.note_medium(self.unit_of(block.start), size);
@@ -133,7 +105,7 @@ impl<O: Os> Pages<'_, O> {
         let Some(run) = UnitRange::new(first, length).filter(|_| is_alone) else {
             return false;
         };
-        if self.take_behind(Touch::Unknown, units.end..run.end(), Growth::MakeRoom).is_none() {
+        if self.take_behind(units.end..run.end(), Growth::MakeRoom).is_none() {
             return false;
         }
         units.for_each(|unit| self.end_pages(unit));
@@ -142,12 +114,7 @@ impl<O: Os> Pages<'_, O> {
     }
 
     /// Takes the pages of a medium block in the shortest gap that holds it.
-    fn take_from_gap(
-        &mut self,
-        touch: Touch,
-        size: usize,
-        growth: Growth,
-    ) -> Option<(PageRange, bool)> {
+    fn take_from_gap(&mut self, size: usize, growth: Growth) -> Option<(PageRange, bool)> {
         let (page, may_grow) = (self.os.page_size(), growth != Growth::No);
         let (count, mut refusals) = (size.div_ceil(page), 0);
         let mut candidate = self.heap.gaps.shortest(count);
@@ -165,12 +132,12 @@ impl<O: Os> Pages<'_, O> {
             let growth = if refusals < GAP_REFUSALS_MAX { growth } else { Growth::No };
             if growth != Growth::No || self.gap_at(begin, unit, count, false) >= count {
                 let block = pages_for(begin, size, page);
-                if let Some(zeroed) = self.take_pages(touch, block.clone(), growth) {
+                if let Some(zeroed) = self.take_pages(block.clone(), growth) {
                     return Some((block, zeroed));
                 }
                 refusals += 1;
             }
-            if let Some(taken) = self.take_end_of_gap(touch, begin + gap, size, may_grow) {
+            if let Some(taken) = self.take_end_of_gap(begin + gap, size, may_grow) {
                 return Some(taken);
             }
         }
@@ -183,7 +150,6 @@ impl<O: Os> Pages<'_, O> {
     /// first. Unless it `may_grow`, takes only resident memory.
     fn take_end_of_gap(
         &mut self,
-        touch: Touch,
         end_page: usize,
         size: usize,
         may_grow: bool,
@@ -205,7 +171,7 @@ impl<O: Os> Pages<'_, O> {
         let resident = self.heap.counts.held() + grown as usize;
         if units > run.units
             || resident > self.heap.resident_units_max()
-            || !self.heap.huge.allows(touch, first..end)
+            || !self.heap.huge.allows(Touch::Unknown, first..end)
         {
             return None;
         }
@@ -222,12 +188,12 @@ impl<O: Os> Pages<'_, O> {
     /// blocks can have as many again. A gap that begins behind another kind of block is in no list.
     fn take_freed(&mut self, size: usize) -> Option<(PageRange, bool)> {
         let ends = self.heap.freed_ends;
-        ends.into_iter().find_map(|end| self.take_end_of_gap(Touch::Unknown, end, size, true))
+        ends.into_iter().find_map(|end| self.take_end_of_gap(end, size, true))
     }
 
     /// Takes these pages, which follow a page in use, if all are free. Returns whether all of them
     /// read as zero.
-    fn take_pages(&mut self, touch: Touch, pages: PageRange, growth: Growth) -> Option<bool> {
+    fn take_pages(&mut self, pages: PageRange, growth: Growth) -> Option<bool> {
         let units = self.units_of(&pages);
         let ends = [units.start, units.end - 1];
         if ends.iter().any(|&unit| self.used(unit) & self.mask(unit, &pages) != 0) {
@@ -236,7 +202,7 @@ impl<O: Os> Pages<'_, O> {
         let [begin_is_paged, end_is_paged] = ends.map(|unit| self.is_paged(unit) as u32);
         let (next, end) = (units.start + begin_is_paged, units.end - end_is_paged);
         if next < end {
-            let dirty = self.take_behind(touch, next..end, growth)?;
+            let dirty = self.take_behind(next..end, growth)?;
             (next..end).for_each(|unit| self.begin_pages(unit, dirty == 0));
         }
         Some(self.use_pages(pages))

@@ -30,7 +30,6 @@ use crate::backend::retention::{PageCounts, Retention};
 use crate::backend::run_tree::RunTree;
 use crate::backend::tuning::FREED_ENDS;
 use crate::backend::units::UnitIndex;
-use crate::backend::written::Written;
 use crate::platform::os::Os;
 use crate::platform::sync::{Guard, Lock};
 
@@ -63,7 +62,6 @@ pub(crate) struct PageHeap {
     pub retention: Retention,
     pub guards: Guards,
     pub huge: HugePages,
-    pub written: Written,
     pub counts: PageCounts,
     pub mappings: Mappings,
 }
@@ -84,7 +82,6 @@ impl PageHeap {
             retention: Retention::new(),
             guards: Guards::new(),
             huge: HugePages::new(),
-            written: Written::new(),
             counts: PageCounts::NONE,
             mappings: Mappings::new(),
         }

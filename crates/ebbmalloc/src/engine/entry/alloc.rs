@@ -3,7 +3,6 @@
 use core::ptr;
 use core::sync::atomic::{AtomicIsize, Ordering};
 
-use crate::backend::huge_pages::HUGE_BYTES;
 use crate::engine::Engine;
 use crate::frontend::owned_stack::OwnedStack;
 use crate::frontend::per_thread::Ready;
@@ -292,9 +291,6 @@ impl<O: Os> Engine<O> {
             self.refuse(size);
             return (ptr::null_mut(), false);
         };
-        if zeroed && size > HUGE_BYTES {
-            self.back_by_huge_pages(block, size);
-        }
         self.profile_alloc(block, size, 0);
         self.start_scavenger_if_due();
         self.tell_pressure_if_due();

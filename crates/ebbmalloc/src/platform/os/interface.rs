@@ -187,15 +187,6 @@ pub trait OsMemory: Sync {
         unsafe { has_data(page, self.page_size()) }
     }
 
-    /// Whether this page, which the program may use meanwhile, seems to hold data: the kernel reads
-    /// a few words of it. False if they cannot be read, or if nothing tells.
-    ///
-    /// # Safety
-    /// The page was committed, and the process has one thread.
-    unsafe fn was_written(&self, _page: *const u8) -> bool {
-        false
-    }
-
     /// Whether the kernel may have huge pages of this size for programs that ask for them.
     fn has_huge_pages(&self, _bytes: usize) -> bool {
         false

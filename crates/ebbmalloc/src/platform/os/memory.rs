@@ -19,9 +19,9 @@ use super::limit;
 use super::native::NativeFor;
 use crate::platform::arch::weak;
 use crate::platform::kernel::auxiliary::page_size;
+use crate::platform::kernel::clock;
 use crate::platform::kernel::proc::read_file;
 use crate::platform::kernel::syscall::{advise, call, map, unmap};
-use crate::platform::kernel::{clock, futex};
 
 /// Bytes of which chosen addresses are a multiple, so that page tables and huge pages fit.
 const GRANULE: usize = 2 << 20;
@@ -132,15 +132,6 @@ impl<P: Process> OsMemory for NativeFor<P> {
                 // For memory that is locked, for example by mlockall(2). Since Linux 5.18.
                 || advise(start, bytes, libc::MADV_DONTNEED_LOCKED).is_ok()
         }
-    }
-
-    /// Programs make pages of their blocks inaccessible, for example below stacks. So only the
-    /// kernel may read them.
-    unsafe fn was_written(&self, page: *const u8) -> bool {
-        // In both halves of words of eight bytes.
-        [0, 1028, 2056, 3084]
-            .into_iter()
-            .any(|at| futex::holds(page.wrapping_add(at).cast(), 0) == Ok(false))
     }
 
     /// By the system's setting. Where the kernel lacks huge pages, it refuses each.
@@ -331,25 +322,6 @@ mod tests {
             assert_eq!(start.read(), 0);
         }
         assert!(Native.addresses(usize::MAX / 2, 1 << 16, 0).is_none());
-    }
-
-    /// Also a page that the program made inaccessible, or that is not mapped.
-    #[test]
-    fn pages_with_data_were_written() {
-        let page = Native.page_size();
-        let start = Native.addresses(4 * page, 1 << 16, 0).unwrap().as_ptr();
-        // SAFETY: the range was just chosen, and is this test's own. The kernel reads it.
-        unsafe {
-            Native.commit(start, 3 * page).unwrap();
-            let written = |nth: usize| Native.was_written(start.add(nth * page));
-            // One number in each kibibyte, of 4 or of the upper half of 8 bytes.
-            start.add(2056).write(7);
-            start.add(page + 1028).write(7);
-            assert_eq!([0, 1, 2, 3].map(written), [true, true, false, false]);
-            assert_eq!(libc::mprotect(start.cast(), page, libc::PROT_NONE), 0);
-            assert!(!written(0) && written(1));
-            assert!(Native.purge(start.add(page), page) && !written(1));
-        }
     }
 
     #[test]
