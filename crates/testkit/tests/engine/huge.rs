@@ -85,6 +85,21 @@ fn where_the_kernel_has_none_the_heap_grows_all_the_same() {
     engine.check_with(&blocks);
 }
 
+/// Else memory would seem to be needed again that is not, and what is free would stay.
+#[test]
+fn a_huge_page_that_the_kernel_refuses_is_no_refault() {
+    let engine = Engine::new(os());
+    fill(&engine, 20 * MIB, 1024);
+    free(&engine, fill(&engine, 24 * MIB, 1024));
+    engine.trim();
+    // Refaults may take 6.2 of 200 ms. Those of 8 MiB take 5.1; a huge page's would take 1.3.
+    engine.os().sleep_ms(200);
+    let refusals = engine.stats().huge_refusals;
+    free(&engine, fill(&engine, 8 * MIB, 1024));
+    let stats = engine.stats();
+    assert!(stats.huge_refusals > refusals && stats.wanted_bytes == 0, "{stats:?}");
+}
+
 #[test]
 fn dear_ones_end_until_time_has_passed() {
     let engine = engine(4000);

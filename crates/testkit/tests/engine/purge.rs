@@ -652,3 +652,23 @@ fn gaps_that_stay_unused_go_before_what_was_just_freed() {
     assert_eq!((0..6).map(|_| turn()).sum::<usize>(), 0);
     engine.check();
 }
+
+/// Where they were nothing was purged, so what takes their place has not refaulted.
+#[test]
+fn pages_that_moved_are_not_needed_again() {
+    let engine = Engine::new(FakeOs::default().cpus(1).still().space(512 * MIB));
+    // Refaults may take 6 of 200 ms. Those of 16 MiB would take 10.
+    engine.os().sleep_ms(200);
+    let block = used(&engine, 16);
+    let behind = engine.alloc(MIB);
+    // SAFETY: a live block.
+    let moved = unsafe { engine.realloc(block, 24 * MIB, 1) };
+    assert_eq!(engine.os().moves(), 1);
+    let other = engine.alloc(16 * MIB);
+    assert_eq!(other, block);
+    // SAFETY: live blocks, each freed once.
+    [behind, other].into_iter().for_each(|block| unsafe { engine.free(block) });
+    let stats = engine.stats();
+    assert!(stats.dirty_bytes > 0 && stats.wanted_bytes == 0, "{stats:?}");
+    engine.check_with(&[moved]);
+}
