@@ -115,7 +115,7 @@ tunables! {
     /// blocks anew.
     PURGED_ZEROS_BYTES_MIN: usize = 32 << 20, "bytes", 48;
     /// Pages of such a block that are looked at for data.
-    ZERO_PROBES: usize = 16, "pages", 48;
+    ZERO_PROBES: usize = 8, "pages", 48;
 
     /// Requests for a scavenger, by threads other than the first, that are ignored before one
     /// starts it.

@@ -5,12 +5,11 @@
 
 use core::ptr;
 
-use crate::backend::page_map::MapEntry;
 use crate::backend::region::UnitIndex;
 use crate::backend::span::Order;
 use crate::backend::units::Units;
 use crate::central::BadBlock;
-use crate::central::heap_record::Contents;
+use crate::central::heap_record::{Contents, record};
 use crate::engine::Engine;
 use crate::engine::lookup::HeapBlock;
 use crate::platform::os::{Os, copy};
@@ -147,11 +146,18 @@ impl<O: Os> Engine<O> {
         result == Ok(true)
     }
 
+    /// Locks the heap that a block seemed to belong to. `None` if another thread has freed the
+    /// block meanwhile, and perhaps allocated another one there.
+    pub(crate) fn lock_owner(&self, block: &HeapBlock) -> Option<Guard<'_, Contents>> {
+        let contents = record(&self.region, block.heap)?.contents().lock();
+        (self.heap_block(block.address).as_ref() == Some(block)).then_some(contents)
+    }
+
     /// Frees a block of any heap, and does not notify the scavenger. Returns whether to do so: only
     /// for whole runs, since reading the clock takes longer than all the rest of this call. A round
     /// of the scavenger takes the locks of the list of heaps and of each heap.
     pub(crate) fn return_to_heap(&self, block: HeapBlock) -> Result<bool, BadBlock> {
-        let mut contents = self.lock_heap(block.heap);
+        let mut contents = self.lock_owner(&block).ok_or(BadBlock::Twice(block.address))?;
         let mut frees_run = true;
         match block.class {
             Some(class) => {
@@ -163,10 +169,6 @@ impl<O: Os> Engine<O> {
                 self.count_free(class.size());
             }
             None => {
-                // Another thread may have freed the block meanwhile.
-                if self.region.entry(block.first as usize) != MapEntry::LARGE.of_heap() {
-                    return Err(BadBlock::Twice(block.address));
-                }
                 contents.unlink(&self.region, block.first);
                 contents.used -= block.usable;
                 self.free_large_run(block.first, (block.usable / UNIT) as u32);

@@ -13,7 +13,7 @@ use crate::size_class::{SizeClass, UNIT};
 use core::ptr;
 
 /// A block of a heap.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct HeapBlock {
     pub address: *mut u8,
     /// The unit of the heap's record.

@@ -122,6 +122,64 @@ fn of_two_threads_one_frees_a_large_block() {
     }
 }
 
+/// Another heap's block may lie in the place of one that two threads free at once: it may be freed,
+/// but as that heap's.
+#[test]
+fn a_block_that_was_freed_meanwhile_is_no_block_of_its_heap() {
+    const SIZE: usize = 100_000;
+    let engine = Engine::new(FakeOs::default().cpus(2).still().space(64 << 20));
+    let heaps = [heap(&engine, usize::MAX), heap(&engine, usize::MAX)];
+    // Its span stays, so that no other lies where the large blocks do.
+    assert!(!alloc(&engine, heaps[0], 1000).is_null());
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let _end = End(&done);
+        // Others wait for the lock of the first heap.
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    // SAFETY: a new block, freed once.
+                    unsafe { engine.free(alloc(&engine, heaps[0], 1000)) }
+                }
+            });
+        }
+        for _ in 0..1000 {
+            let block = alloc(&engine, heaps[0], SIZE).expose_provenance();
+            let ready = AtomicUsize::new(0);
+            let free = || {
+                ready.fetch_add(1, Ordering::Relaxed);
+                while ready.load(Ordering::Relaxed) < 2 {
+                    thread::yield_now();
+                }
+                // SAFETY: none: the engine must detect the mistake.
+                let free = || unsafe { engine.free(ptr::with_exposed_provenance_mut(block)) };
+                match catch_unwind(AssertUnwindSafe(free)) {
+                    Ok(()) => true,
+                    Err(panic) => {
+                        let message = panic.downcast::<String>().expect("what the engine says");
+                        assert!(message.starts_with("ebbmalloc: "), "{message}");
+                        false
+                    }
+                }
+            };
+            thread::scope(|scope| {
+                let other = scope.spawn(free);
+                let frees_first = free();
+                let new = alloc(&engine, heaps[1], SIZE);
+                let both = other.join().unwrap() && frees_first;
+                // If both did, the second freed the new one.
+                assert!(!both || new.addr() == block);
+                if !both {
+                    // SAFETY: a new block, freed once.
+                    unsafe { engine.free(new) };
+                }
+            });
+        }
+    });
+    heaps.into_iter().for_each(|heap| delete(&engine, heap));
+    check_empty(&engine);
+}
+
 #[test]
 fn threads_free_what_others_allocated_while_heaps_come_and_go() {
     let (rounds, length) = (10, 1000);

@@ -66,15 +66,6 @@ fn where_no_program_gets_any_none_is_asked_for() {
     engine.check_with(&blocks);
 }
 
-/// Its rest would be purged with the next free, which breaks it.
-#[test]
-fn where_free_memory_is_purged_at_once_none_is_asked_for() {
-    let engine = Engine::new(os().huge_pages_in(1).environment("EBB_PURGE_DELAY", "0"));
-    let blocks = fill(&engine, 48 * MIB, 1024);
-    assert_eq!((engine.os().huge_pages().len(), engine.stats().dirty_bytes), (0, 0));
-    engine.check_with(&blocks);
-}
-
 #[test]
 fn where_the_kernel_has_none_the_heap_grows_all_the_same() {
     let engine = Engine::new(os());

@@ -630,6 +630,33 @@ fn zeros_where_nothing_was_used_are_not_written() {
     unsafe { engine.free(block) }
 }
 
+/// What is no whole page of the purged part holds data, or all of it if the kernel refuses.
+#[test]
+fn a_block_that_is_purged_reads_as_zero_up_to_its_end() {
+    for (size, is_locked) in [(40 * MIB, false), (40 * MIB + 100, false), (40 * MIB + 100, true)] {
+        let engine = Engine::new(FakeOs::default().cpus(1).still().space(256 * MIB));
+        // As many bytes may stay free.
+        let held = engine.alloc(64 * MIB);
+        let block = engine.alloc(size);
+        if is_locked {
+            engine.os().lock_memory(block.addr()..block.addr() + 4096);
+        }
+        // SAFETY: a live block of that size, freed once.
+        unsafe {
+            [0, 5 * MIB, size - 1].into_iter().for_each(|at| block.add(at).write(7));
+            engine.free(block);
+        }
+        let before = gone(&engine);
+        // With an alignment, it clears no more than this size.
+        let again = engine.alloc_aligned_zeroed(size, 4096);
+        assert_eq!((again, gone(&engine) - before), (block, if is_locked { 0 } else { 40 }));
+        // SAFETY: a live block of that size.
+        let bytes = unsafe { std::slice::from_raw_parts(again, size) };
+        assert!(bytes.iter().all(|&byte| byte == 0), "{size} {is_locked}");
+        engine.check_with(&[held, again]);
+    }
+}
+
 /// Else a purge would take the long run, which is about to be used again, and the gaps would stay.
 #[test]
 fn gaps_that_stay_unused_go_before_what_was_just_freed() {

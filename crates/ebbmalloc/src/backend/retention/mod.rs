@@ -180,9 +180,6 @@ impl Retention {
 
     /// The most dirty units near a bound: part of the distance to it.
     pub fn spare_units(&self, in_use: usize) -> usize {
-        if self.delay == DelayChoice::Ms(0) {
-            return 0;
-        }
         let limit = NonZeroUsize::new(self.memory_bytes / Region::UNIT_COST);
         let bounds = [limit, self.refused_units].into_iter().flatten();
         let spare = bounds.map(|bound| bound.get().saturating_sub(in_use) / SPARE_DIVISOR);

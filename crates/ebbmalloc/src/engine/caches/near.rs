@@ -59,8 +59,15 @@ impl<O: Os> Engine<O> {
         let block = NearBlock { address: address.addr(), bytes };
         let (_, unit) = self.place_of(block);
         let entry = self.region.entry(unit as usize);
-        // Another thread may have freed the block meanwhile.
-        if !entry.is_large() || !self.region.change_entry(unit, entry, entry.with_cached(true)) {
+        // As in `return_large`.
+        let is_still = || {
+            let now = self.large_block_of(self.region.offset(address), entry);
+            now.is_some_and(|now| self.large_size(&now) == bytes)
+        };
+        if !entry.is_large()
+            || !self.region.change_entry(unit, entry, entry.with_cached(true))
+            || !is_still()
+        {
             self.fault("double free", address, "free");
         }
         self.count_large_freed(bytes);
@@ -104,7 +111,9 @@ impl<O: Os> Engine<O> {
         match block {
             LargeBlock::Run(first, units) => {
                 let entry = MapEntry::LARGE.with_cached(cached);
-                let is_block = self.region.change_entry(first, entry, MapEntry::LARGE_FREED);
+                // Another thread may have freed the block, and allocated another one there.
+                let is_block = self.region.change_entry(first, entry, MapEntry::LARGE_FREED)
+                    && self.units_of(first) == units;
                 if is_block {
                     self.pages().free(first, units);
                 }

@@ -9,7 +9,7 @@
 //! Pages are hidden by MADV_GUARD_INSTALL (Linux 6.13). The kernel goes on to count them as
 //! writable memory (RLIMIT_DATA), so showing them again succeeds even at that limit.
 
-use core::ffi::c_int;
+use core::ffi::{CStr, c_int};
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
@@ -136,11 +136,21 @@ impl<P: Process> OsMemory for NativeFor<P> {
 
     /// By the system's setting. Where the kernel lacks huge pages, it refuses each.
     fn has_huge_pages(&self, bytes: usize) -> bool {
-        let mut text = [0; 64];
-        let choices = read_file(c"/sys/kernel/mm/transparent_hugepage/enabled", &mut text);
-        let is_never = choices.windows(7).any(|choice| choice == b"[never]");
+        // Since Linux 6.8 there is a setting for each size, by default that of all.
+        let never = |path: &CStr| {
+            let mut text = [0; 64];
+            let choices = read_file(path, &mut text);
+            let is_chosen = |choice: &[u8]| choices.windows(choice.len()).any(|at| at == choice);
+            match is_chosen(b"[inherit]") || choices.is_empty() {
+                true => None,
+                false => Some(is_chosen(b"[never]")),
+            }
+        };
         // It takes the place of a page of the lowest page table, with 8 bytes for each entry.
-        bytes == page_size() / 8 * page_size() && !is_never
+        bytes == page_size() / 8 * page_size()
+            && !never(c"/sys/kernel/mm/transparent_hugepage/hugepages-2048kB/enabled")
+                .or_else(|| never(c"/sys/kernel/mm/transparent_hugepage/enabled"))
+                .unwrap_or(false)
     }
 
     /// The kernel does not say which pages it took. The coarse clock needs neither the time-stamp
@@ -326,8 +336,11 @@ mod tests {
 
     #[test]
     fn huge_pages_are_what_the_processor_and_the_system_have() {
-        let setting = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
-        let is_never = setting.is_ok_and(|text| text.contains("[never]"));
+        let setting = ["hugepages-2048kB/enabled", "enabled"].into_iter().find_map(|file| {
+            let text = fs::read_to_string(format!("/sys/kernel/mm/transparent_hugepage/{file}"));
+            text.ok().filter(|text| !text.contains("[inherit]"))
+        });
+        let is_never = setting.is_some_and(|text| text.contains("[never]"));
         for (bytes, page) in [(2 << 20, 4 << 10), (32 << 20, 16 << 10), (512 << 20, 64 << 10)] {
             assert_eq!(Native.has_huge_pages(bytes), page_size() == page && !is_never);
         }

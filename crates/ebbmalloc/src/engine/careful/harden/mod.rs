@@ -164,15 +164,6 @@ impl<O: Os> Engine<O> {
         Ok((block, true))
     }
 
-    /// Locks the heap that a block seemed to belong to. `None` if it does not belong to it any
-    /// more.
-    pub(super) fn lock_owner(&self, block: &HeapBlock) -> Option<Guard<'_, Contents>> {
-        let contents = record(&self.region, block.heap)?.contents().lock();
-        let now = self.heap_block(block.address)?;
-        let same = (now.heap, now.first, now.class) == (block.heap, block.first, block.class);
-        same.then_some(contents)
-    }
-
     /// Checks a block that is about to be freed or resized, `given` its size if the caller passed
     /// one. Returns its size, or the fault.
     fn judge_hardened(
