@@ -680,6 +680,22 @@ fn gaps_that_stay_unused_go_before_what_was_just_freed() {
     engine.check();
 }
 
+#[test]
+fn what_was_never_used_is_not_needed_again() {
+    let engine = Engine::new(FakeOs::default().cpus(1).still().space(512 * MIB));
+    // SAFETY: a live block, freed once.
+    unsafe { engine.free(used(&engine, 24)) };
+    engine.trim();
+    // Refaults may take 6 of 200 ms. Those of 24 MiB would take 15.
+    engine.os().sleep_ms(200);
+    let block = used(&engine, 30);
+    // SAFETY: a live block, freed once.
+    unsafe { engine.free(used(&engine, 1)) };
+    let stats = engine.stats();
+    assert!(stats.dirty_bytes > 0 && stats.wanted_bytes == 0, "{stats:?}");
+    engine.check_with(&[block]);
+}
+
 /// Where they were nothing was purged, so what takes their place has not refaulted.
 #[test]
 fn pages_that_moved_are_not_needed_again() {

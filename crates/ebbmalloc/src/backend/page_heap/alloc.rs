@@ -36,6 +36,7 @@ impl<O: Os> Pages<'_, O> {
             Touch::Whole => self.grow_by_huge_page(units),
             Touch::Unknown => 0,
         };
+        let frontier = self.heap.frontier;
         let extended = match align {
             Units::ONE => self.take_longest_dirty(touch, units),
             _ => None,
@@ -49,7 +50,9 @@ impl<O: Os> Pages<'_, O> {
                     return None;
                 };
                 let grown = if granted.zeroed { units.get() } else { 0 };
-                self.count_refaulted(grown);
+                if granted.first < frontier {
+                    self.count_refaulted(grown);
+                }
                 (granted, grown)
             }
         };

@@ -24,6 +24,7 @@ impl<O: Os> Pages<'_, O> {
         {
             return 0;
         }
+        let frontier = self.heap.frontier;
         let Some(first) = self.take_for_huge_page() else {
             self.heap.huge.back_off();
             return 0;
@@ -36,7 +37,9 @@ impl<O: Os> Pages<'_, O> {
             return 0;
         }
         huge_pages::mark(self.region, &mut self.heap.counts, first, true);
-        self.count_refaulted(HUGE_UNITS);
+        if first < frontier {
+            self.count_refaulted(HUGE_UNITS);
+        }
         self.insert(first, HUGE_UNITS, RunState::Dirty);
         self.heap.huge.untouched = first..first + HUGE_UNITS;
         HUGE_UNITS

@@ -22,7 +22,7 @@ impl PageHeap {
 }
 
 impl<O: Os> Pages<'_, O> {
-    /// Records that units are handed out that are not resident.
+    /// Records that units are handed out that are not resident, but were in use before.
     pub(super) fn count_refaulted(&mut self, units: u32) {
         if units > 0 {
             self.heap.retention.count_refaulted(self.os.now_ms(), units);
