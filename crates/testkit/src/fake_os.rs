@@ -187,6 +187,13 @@ impl FakeOs {
         self.huge_pages.lock().unwrap().clone()
     }
 
+    /// Notes that these addresses leave their mapping.
+    fn leave_mapping(&self, start: *mut u8, bytes: usize) {
+        let left = start.addr()..start.addr() + bytes;
+        let mut pages = self.huge_pages.lock().unwrap();
+        pages.retain(|page| page.end <= left.start || left.end <= page.start);
+    }
+
     /// The number of huge pages of which a part was purged, and not the whole.
     pub fn broken_huge_pages(&self) -> usize {
         self.broken.load(Ordering::Relaxed)
@@ -570,6 +577,7 @@ impl OsMemory for FakeOs {
         let committed = &mut reservation.committed[pages];
         assert!(committed.iter().all(|&c| c), "decommitted what is not committed");
         if !refused {
+            self.leave_mapping(start, bytes);
             committed.fill(false);
             // SAFETY: the caller guarantees that nothing uses the range any more.
             unsafe { self.clear(start, bytes, Some(POISON)) };
@@ -651,6 +659,7 @@ impl OsMemory for FakeOs {
             }
             return Err(Refusal::Memory.into());
         }
+        self.leave_mapping(from, bytes);
         let nth = self.moves.fetch_add(1, Ordering::Relaxed) + 1;
         let mut state = self.state();
         for (start, length) in [(from, bytes), (to, room)] {

@@ -38,7 +38,9 @@ mod tests {
     }
 
     #[test]
-    fn half_filled_blocks_are_not_purged() {
-        assert_eq!(found(1 << 14, |page| page < 10_000), 0);
+    fn blocks_filled_by_half_are_not_purged() {
+        // Of eight parts, each with one page that is looked at.
+        let filled = |parts: usize| found(1 << 14, |page| page < parts << 11);
+        assert_eq!([3, 4].map(filled), [200, 0]);
     }
 }

@@ -219,6 +219,10 @@ impl<O: Os> Engine<O> {
         let Ok(mut contents) = self.contents_for(block.heap, bytes, block.usable) else {
             return ptr::null_mut();
         };
+        // Another thread may have freed the block meanwhile: the free that follows tells.
+        if self.heap_block(block.address) != Some(block) {
+            return ptr::null_mut();
+        }
         let mut address = block.address;
         if !self.resize_large(block.first, units, size) {
             contents.unlink(&self.region, block.first);

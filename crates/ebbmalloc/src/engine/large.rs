@@ -106,7 +106,7 @@ impl<O: Os> Engine<O> {
             let pages = start.add(before);
             let has_data = |nth: usize| self.os.has_data(pages.add(nth * page));
             let is_purged = whole >= PURGED_ZEROS_BYTES_MIN
-                && is_mostly_zeros(whole / page, start.addr() as u64, has_data)
+                && is_mostly_zeros(whole / page, self.os.now_ms(), has_data)
                 && self.os.purge(pages, whole);
             if !is_purged {
                 return clear_sparse(start, bytes);

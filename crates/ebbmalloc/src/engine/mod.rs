@@ -113,7 +113,7 @@ pub struct Engine<O: Os> {
     pub(crate) has_exit_hook: AtomicBool,
 }
 
-/// Takes no bytes, but starts a cache line, one of four: so a change of the fields before seldom
+/// Takes no bytes, but starts every fourth cache line: so a change of the fields before seldom
 /// moves it.
 #[repr(align(256))]
 struct CacheLine;

@@ -238,7 +238,7 @@ impl<O: Os> Engine<O> {
         let reached = walk.reached();
         rounds.burst_cursor = if reached >= end { 0 } else { reached as UnitIndex };
         let mut pages = self.pages();
-        pages.retention.purges.count_purged(now_ms, (purged_bytes / UNIT) as u32);
+        pages.retention.purges.count_purged(self.os.now_ms(), (purged_bytes / UNIT) as u32);
         if start == 0 && reached >= end && purged_bytes < free_bytes / BURST_WORTH_DIVISOR {
             pages.retention.purges.charge(end as i64 * BURST_UNIT_NS);
         }

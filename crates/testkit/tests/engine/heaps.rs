@@ -4,10 +4,9 @@
 use crate::oom::step;
 use std::array::from_fn;
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
-use std::{ptr, thread};
+use std::thread;
 
 use ebbmalloc::internals::{Engine, HeapId};
 use ebbmalloc_testkit::{Block, FakeOs, Program, Worker};
@@ -92,94 +91,6 @@ impl Drop for End<'_> {
 
 /// Two threads have a heap each, give their blocks to each other, and delete their heaps. Meanwhile
 /// a third makes and deletes heaps, trims, purges, counts and forks.
-#[test]
-fn of_two_threads_one_frees_a_large_block() {
-    for turn in 0..300 {
-        let engine = Engine::new(FakeOs::default().cpus(2).still());
-        let heap = heap(&engine, usize::MAX);
-        let block = alloc(&engine, heap, [100_000, 3 << 20][turn % 2]).expose_provenance();
-        // Threads that a barrier wakes begin too far apart.
-        let ready = AtomicUsize::new(0);
-        let stopped = thread::scope(|scope| {
-            let free = || {
-                ready.fetch_add(1, Ordering::Relaxed);
-                while ready.load(Ordering::Relaxed) < 2 {
-                    thread::yield_now();
-                }
-                // SAFETY: none: the engine must detect the mistake.
-                catch_unwind(AssertUnwindSafe(|| unsafe {
-                    engine.free(ptr::with_exposed_provenance_mut(block));
-                }))
-                .is_err_and(|panic| {
-                    panic.downcast::<String>().is_ok_and(|why| why.contains("double free"))
-                })
-            };
-            let other = scope.spawn(free);
-            free() as usize + other.join().unwrap() as usize
-        });
-        assert_eq!(stopped, 1);
-        engine.check();
-    }
-}
-
-/// Another heap's block may lie in the place of one that two threads free at once: it may be freed,
-/// but as that heap's.
-#[test]
-fn a_block_that_was_freed_meanwhile_is_no_block_of_its_heap() {
-    const SIZE: usize = 100_000;
-    let engine = Engine::new(FakeOs::default().cpus(2).still().space(64 << 20));
-    let heaps = [heap(&engine, usize::MAX), heap(&engine, usize::MAX)];
-    // Its span stays, so that no other lies where the large blocks do.
-    assert!(!alloc(&engine, heaps[0], 1000).is_null());
-    let done = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let _end = End(&done);
-        // Others wait for the lock of the first heap.
-        for _ in 0..3 {
-            scope.spawn(|| {
-                while !done.load(Ordering::Relaxed) {
-                    // SAFETY: a new block, freed once.
-                    unsafe { engine.free(alloc(&engine, heaps[0], 1000)) }
-                }
-            });
-        }
-        for _ in 0..1000 {
-            let block = alloc(&engine, heaps[0], SIZE).expose_provenance();
-            let ready = AtomicUsize::new(0);
-            let free = || {
-                ready.fetch_add(1, Ordering::Relaxed);
-                while ready.load(Ordering::Relaxed) < 2 {
-                    thread::yield_now();
-                }
-                // SAFETY: none: the engine must detect the mistake.
-                let free = || unsafe { engine.free(ptr::with_exposed_provenance_mut(block)) };
-                match catch_unwind(AssertUnwindSafe(free)) {
-                    Ok(()) => true,
-                    Err(panic) => {
-                        let message = panic.downcast::<String>().expect("what the engine says");
-                        assert!(message.starts_with("ebbmalloc: "), "{message}");
-                        false
-                    }
-                }
-            };
-            thread::scope(|scope| {
-                let other = scope.spawn(free);
-                let frees_first = free();
-                let new = alloc(&engine, heaps[1], SIZE);
-                let both = other.join().unwrap() && frees_first;
-                // If both did, the second freed the new one.
-                assert!(!both || new.addr() == block);
-                if !both {
-                    // SAFETY: a new block, freed once.
-                    unsafe { engine.free(new) };
-                }
-            });
-        }
-    });
-    heaps.into_iter().for_each(|heap| delete(&engine, heap));
-    check_empty(&engine);
-}
-
 #[test]
 fn threads_free_what_others_allocated_while_heaps_come_and_go() {
     let (rounds, length) = (10, 1000);

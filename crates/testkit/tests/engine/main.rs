@@ -23,6 +23,7 @@ mod options;
 mod packing;
 mod profile;
 mod purge;
+mod races;
 mod sample;
 mod sizes;
 mod spans;

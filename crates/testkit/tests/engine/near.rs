@@ -1,8 +1,6 @@
 //! Tests near caches: which large blocks they keep, who gets them, and when they give them back.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::{ptr, thread};
 
 use ebbmalloc::internals::{Engine, OsThreads};
 use ebbmalloc_testkit::FakeOs;
@@ -164,34 +162,6 @@ fn what_stays_unused_goes_in_rounds() {
         engine.os().sleep_ms(1000);
         engine.idle();
         held.push(engine.stats().held_bytes);
-    }
-}
-
-#[test]
-fn of_two_threads_one_frees_a_block() {
-    for turn in 0..120 {
-        let (engine, _) = engine(os());
-        // The last one is too long for a near cache.
-        let size = [100_000, 700_000, 3 * MIB][turn % 3];
-        let block = engine.alloc(size).expose_provenance();
-        // Threads that a barrier wakes begin too far apart.
-        let ready = AtomicUsize::new(0);
-        let stopped = thread::scope(|scope| {
-            let free = || {
-                ready.fetch_add(1, Ordering::Relaxed);
-                while ready.load(Ordering::Relaxed) < 2 {
-                    thread::yield_now();
-                }
-                // SAFETY: none: the engine must detect the mistake.
-                catch_unwind(AssertUnwindSafe(|| unsafe {
-                    engine.free(ptr::with_exposed_provenance_mut(block));
-                }))
-                .is_err()
-            };
-            let other = scope.spawn(free);
-            free() as usize + other.join().unwrap() as usize
-        });
-        assert_eq!(stopped, 1);
     }
 }
 

@@ -96,9 +96,15 @@ impl<O: Os> Pages<'_, O> {
             return None;
         }
         self.heap.counts.in_use -= old;
+        let frontier = self.heap.frontier;
         let granted = self.take_or_make_room(Touch::Unknown, units, align);
         match granted {
-            Some(_) => self.count_use(units.get()),
+            Some(granted) => {
+                self.count_use(units.get());
+                if granted.first < frontier {
+                    self.count_refaulted(units.get().saturating_sub(old as u32));
+                }
+            }
             None => self.end_move(run),
         }
         granted

@@ -22,7 +22,8 @@ impl PageHeap {
 }
 
 impl<O: Os> Pages<'_, O> {
-    /// Records that units are handed out that are not resident, but were in use before.
+    /// Records that units are handed out that are not resident, though they were in use before, as
+    /// far as is known.
     pub(super) fn count_refaulted(&mut self, units: u32) {
         if units > 0 {
             self.heap.retention.count_refaulted(self.os.now_ms(), units);

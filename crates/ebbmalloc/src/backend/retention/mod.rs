@@ -273,10 +273,10 @@ impl Retention {
         self.purges.count_refaulted(now_ms, counted, unit_ns);
     }
 
-    /// Records that claims have filled this much memory of purged spans again. As
-    /// [`Retention::count_refaulted`], but only the budget counts it.
+    /// Records that claims have filled this much memory of purged spans again. The budget alone
+    /// counts it.
     pub fn count_refilled(&mut self, now_ms: u64, units: usize) {
-        self.purges.count_refaulted(now_ms, units, self.refault_ns());
+        self.purges.count_refilled(now_ms, units, self.refault_ns());
     }
 
     /// Whether memory may be purged where no scavenger runs: not while the budget is overdrawn.

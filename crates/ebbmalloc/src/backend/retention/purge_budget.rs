@@ -56,19 +56,27 @@ impl PurgeBudget {
 
     /// Records that units were purged where no scavenger runs.
     pub fn count_purged(&mut self, now_ms: u64, units: u32) {
-        self.purged_units += units as usize;
-        self.purged_ms = now_ms;
+        if units > 0 {
+            self.purged_units += units as usize;
+            self.purged_ms = now_ms;
+        }
     }
 
-    /// Records that units that were purged recently are needed again. Each costs `unit_ns`.
+    /// Records that units of runs that were purged recently are needed again. Each costs `unit_ns`.
     pub fn count_refaulted(&mut self, now_ms: u64, units: usize, unit_ns: i64) {
+        let charged = self.count_refilled(now_ms, units, unit_ns);
+        self.end_left_units = self.end_left_units.saturating_sub(charged);
+    }
+
+    /// The same of memory that was purged within spans. Returns how many units were charged.
+    pub fn count_refilled(&mut self, now_ms: u64, units: usize, unit_ns: i64) -> usize {
         if now_ms.saturating_sub(self.purged_ms) > REFAULT_MS {
             self.purged_units = 0;
         }
         let charged = units.min(self.purged_units);
         self.purged_units -= charged;
-        self.end_left_units = self.end_left_units.saturating_sub(charged);
         self.charge((charged as i64).saturating_mul(unit_ns));
+        charged
     }
 
     /// Whether memory may stay as the last thread beside the first ends: new threads have soon
@@ -124,8 +132,10 @@ mod tests {
         };
         assert_eq!([1, 2, 3].map(|ms| turn(ms, true)), [false, true, true]);
         let mut purges = PurgeBudget::new();
-        // The bursts of threads need memory again, but no new threads do.
-        purges.charge(i64::MAX);
-        assert!(!purges.may_stay_at_end());
+        // Spans need memory again, but no new threads do.
+        purges.note_end(UNITS as usize);
+        purges.count_purged(1, UNITS);
+        assert_eq!(purges.count_refilled(2, 2 * UNITS as usize, REFAULT_NS), UNITS as usize);
+        assert!(purges.is_overdrawn() && !purges.may_stay_at_end());
     }
 }

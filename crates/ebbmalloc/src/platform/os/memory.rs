@@ -134,7 +134,8 @@ impl<P: Process> OsMemory for NativeFor<P> {
         }
     }
 
-    /// By the system's setting. Where the kernel lacks huge pages, it refuses each.
+    /// By the system's setting, not that of the process (`PR_SET_THP_DISABLE`). Where the kernel
+    /// lacks huge pages, it refuses each.
     fn has_huge_pages(&self, bytes: usize) -> bool {
         // Since Linux 6.8 there is a setting for each size, by default that of all.
         let never = |path: &CStr| {
@@ -146,7 +147,7 @@ impl<P: Process> OsMemory for NativeFor<P> {
                 false => Some(is_chosen(b"[never]")),
             }
         };
-        // It takes the place of a page of the lowest page table, with 8 bytes for each entry.
+        // It takes the place of a page table of the lowest level: a page of entries of 8 bytes.
         bytes == page_size() / 8 * page_size()
             && !never(c"/sys/kernel/mm/transparent_hugepage/hugepages-2048kB/enabled")
                 .or_else(|| never(c"/sys/kernel/mm/transparent_hugepage/enabled"))
