@@ -42,7 +42,7 @@ fn free_on_two(engine: &Engine<FakeOs>, block: *mut u8, work: impl FnOnce()) -> 
 
 #[test]
 fn of_two_threads_one_frees_a_large_block() {
-    for turn in 0..120 {
+    for turn in 0..60 {
         let os = FakeOs::default().cpus(2).mode("slot").still().space(256 * MIB);
         let engine = Engine::new(os);
         // The last one is too long for a near cache, which these blocks make large.
@@ -54,7 +54,7 @@ fn of_two_threads_one_frees_a_large_block() {
 
 #[test]
 fn of_two_threads_one_frees_a_large_block_of_a_heap() {
-    for turn in 0..300 {
+    for turn in 0..100 {
         let engine = Engine::new(FakeOs::default().cpus(2).still());
         let heap = engine.new_heap(usize::MAX).expect("room for a heap");
         let block = engine.heap_alloc(heap, [100_000, 3 * MIB][turn % 2], 1, "a test");
@@ -69,7 +69,7 @@ fn another_block_in_the_place_stays_whole() {
     let os = FakeOs::default().cpus(2).mode("slot").still().space(256 * MIB);
     let engine = Engine::new(os);
     let held = engine.alloc(64 * MIB);
-    for turn in 0..400 {
+    for turn in 0..150 {
         let (size, next) = [(100_000, 70_000), (700_000, 600_000), (3 * MIB, 2 * MIB)][turn % 3];
         let mut new = ptr::null_mut();
         if free_on_two(&engine, engine.alloc(size), || new = engine.alloc(next)) < 2 {
