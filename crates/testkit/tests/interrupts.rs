@@ -429,13 +429,16 @@ const SIZE: usize = 48;
 #[test]
 fn handlers_allocate() {
     const HELD: usize = 8;
+    const KEPT: usize = 16 * HELD;
     let engine: &Engine<LinuxIn> = Box::leak(Box::new(Engine::new(LinuxIn::new("thread"))));
     handle_interrupts();
     let work = |thread: usize| {
-        let mut blocks: [*mut u64; 4 * HELD] = [(); 4 * HELD].map(|()| engine.alloc(SIZE).cast());
-        // The cache now has some blocks to spare, and space for more.
+        let mut blocks: [*mut u64; 64 * HELD] = [(); 64 * HELD].map(|()| engine.alloc(SIZE).cast());
         // SAFETY: live blocks, each freed once.
-        blocks[HELD..].iter().for_each(|block| unsafe { engine.free(block.cast()) });
+        blocks[KEPT..].iter().for_each(|block| unsafe { engine.free(block.cast()) });
+        // The cache now has many blocks to spare, and space for as many: where a handler interrupts
+        // an operation on it, blocks go past it.
+        blocks[KEPT..2 * KEPT].fill_with(|| engine.alloc(SIZE).cast());
         let timer = Timer::start();
         IN_HANDLERS.set(Some(engine));
         for round in 0..rounds() * 500 {
@@ -452,7 +455,7 @@ fn handlers_allocate() {
         IN_HANDLERS.set(None);
         drop(timer);
         // SAFETY: freed once.
-        blocks[..HELD].iter().for_each(|block| unsafe { engine.free(block.cast()) });
+        blocks[..2 * KEPT].iter().for_each(|block| unsafe { engine.free(block.cast()) });
         engine.leave_thread();
     };
     thread::scope(|scope| {
