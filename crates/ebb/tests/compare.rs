@@ -128,8 +128,8 @@ fn stops_and_signals_take_effect_as_without_tracing() {
     // A process beside the program sees that it is stopped, and only then lets it go on. What it
     // sees may be that the signal is about to be delivered, so it does so several times.
     let script = format!(
-        "me=$$; (until grep -qs usr1 {0} && grep -q '^State:.*top' /proc/$me/status; \
-         do sleep 0.01; done; echo stopped >> {0}; \
+        "me=$$; (until test \"$(tail -n 1 {0} 2>&1)\" = usr1 \
+         && grep -q '^State:.*top' /proc/$me/status; do sleep 0.01; done; echo stopped >> {0}; \
          for again in 1 2 3 4 5; do kill -CONT $me; sleep 0.1; done) & \
          trap 'echo usr1 >> {0}' USR1; kill -USR1 $me; kill -STOP $me; wait; echo went on >> {0}",
         seen.display()
