@@ -150,7 +150,12 @@ impl<O: Os> Engine<O> {
     /// block meanwhile, and perhaps allocated another one there.
     pub(crate) fn lock_owner(&self, block: &HeapBlock) -> Option<Guard<'_, Contents>> {
         let contents = record(&self.region, block.heap)?.contents().lock();
-        (self.heap_block(block.address).as_ref() == Some(block)).then_some(contents)
+        self.is_still(block).then_some(contents)
+    }
+
+    /// Whether the block is still what was looked up. The caller holds the lock of its heap.
+    fn is_still(&self, block: &HeapBlock) -> bool {
+        self.heap_block(block.address) == Some(*block)
     }
 
     /// Frees a block of any heap, and does not notify the scavenger. Returns whether to do so: only
@@ -220,7 +225,7 @@ impl<O: Os> Engine<O> {
             return ptr::null_mut();
         };
         // Another thread may have freed the block meanwhile: the free that follows tells.
-        if self.heap_block(block.address) != Some(block) {
+        if !self.is_still(&block) {
             return ptr::null_mut();
         }
         let mut address = block.address;

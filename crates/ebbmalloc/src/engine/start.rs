@@ -158,9 +158,9 @@ impl<O: Os> Engine<O> {
         let published = has_region && self.publish_beacon(mode.name(), slab_count);
         let safety = if published {
             let memory_bytes = self.os.memory_limit();
-            let has_huge_pages = self.os.has_huge_pages(HUGE_BYTES);
             // Guard pages would break huge ones.
             let hardened = setup.options.harden != HardenChoice::Off;
+            let has_huge_pages = !hardened && self.os.has_huge_pages(HUGE_BYTES);
             let huge = if hardened { HugeChoice::Never } else { setup.options.huge };
             {
                 let mut pages = self.pages.lock();
