@@ -17,7 +17,8 @@ use crate::backend::mappings::flags;
 use crate::backend::region::{Region, UnitIndex};
 use crate::backend::retention::PageCounts;
 use crate::backend::tuning::{
-    BUDGET_NS_MAX, FIRST_CREDIT_NS, HUGE_IN_USE_UNITS_MIN, HUGE_SKIPS_LOG_MAX, HUGE_UNITS, SMALL_NS,
+    BUDGET_NS_MAX, FIRST_CREDIT_NS, HUGE_IN_USE_UNITS_MIN, HUGE_RUN_PAGES_MAX, HUGE_SKIPS_LOG_MAX,
+    HUGE_UNITS, SMALL_NS,
 };
 use crate::options::HugeChoice;
 use crate::size_class::UNIT;
@@ -39,6 +40,8 @@ pub(crate) struct HugePages {
     /// runs that are touched whole may lie there: others would keep memory resident that the
     /// program never touches.
     pub untouched: Range<UnitIndex>,
+    /// Huge pages that long runs in use may have, whether the program has touched them or not.
+    pub advised: u32,
     pub totals: HugeTotals,
 }
 
@@ -72,6 +75,7 @@ impl HugePages {
             refusals: 0,
             skips: 0,
             untouched: 0..0,
+            advised: 0,
             totals: HugeTotals { pages: 0, refusals: 0, ns: 0 },
         }
     }
@@ -86,6 +90,14 @@ impl HugePages {
     /// Whether the heap may have huge pages, with `in_use` units in use.
     pub fn are_wanted(&self, in_use: usize) -> bool {
         self.choice != HugeChoice::Never && self.are_possible && in_use >= HUGE_IN_USE_UNITS_MIN
+    }
+
+    /// How many more huge pages long runs may have.
+    pub fn advisable(&self) -> u32 {
+        match self.choice {
+            HugeChoice::Always => u32::MAX / HUGE_UNITS,
+            _ => HUGE_RUN_PAGES_MAX.saturating_sub(self.advised),
+        }
     }
 
     /// Whether the heap should grow by a huge page now, if it may have one.
@@ -180,13 +192,6 @@ pub(super) fn places(
     let none = counts.huge_pages == 0;
     let all = if none { 0..0 } else { first..units.end };
     all.step_by(HUGE_UNITS as usize)
-}
-
-/// Records that a part of these units is not resident any more.
-pub(super) fn break_in(region: &Region, counts: &mut PageCounts, units: Range<UnitIndex>) {
-    for first in places(region, counts, units) {
-        mark(region, counts, first, false);
-    }
 }
 
 #[cfg(test)]

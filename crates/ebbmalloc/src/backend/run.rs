@@ -147,10 +147,12 @@ impl UnitFlags {
 
     /// A paged unit is in a list of open units.
     const OPEN: u8 = 1 << 5;
+    /// A long run in use may have that huge page.
+    const ADVISED: u8 = 1 << 6;
 
     /// Keeps only the flags that outlast runs.
     fn of_memory(self) -> Self {
-        Self(self.0 & (Self::MOVED | Self::BEGINS | Self::HUGE))
+        Self(self.0 & (Self::MOVED | Self::BEGINS | Self::HUGE | Self::ADVISED))
     }
 
     fn with(self, bit: u8, set: bool) -> Self {
@@ -192,6 +194,14 @@ impl UnitFlags {
 
     pub fn with_huge(self, huge: bool) -> Self {
         self.with(Self::HUGE, huge)
+    }
+
+    pub fn advised(self) -> bool {
+        self.0 & Self::ADVISED != 0
+    }
+
+    pub fn with_advised(self, advised: bool) -> Self {
+        self.with(Self::ADVISED, advised)
     }
 
     pub fn with_mapping(self, moved: bool, begins: bool) -> Self {

@@ -103,6 +103,11 @@ tunables! {
     HUGE_UNITS: u32 = mib(2) as u32, "units", 37;
     /// With less in use, no huge page is asked for: small programs stay small.
     HUGE_IN_USE_UNITS_MIN: usize = mib(16), "units", 37;
+    /// The shortest run that huge pages back as the program touches it.
+    HUGE_RUN_UNITS_MIN: u32 = mib(4) as u32, "units", 37;
+    /// The most huge pages of such runs in use, with `EBB_HUGE=auto`: what a program may have
+    /// resident of them that it touches in single places only.
+    HUGE_RUN_PAGES_MAX: u32 = 32, "huge pages", 37;
     /// Least time that the memory of a huge page takes in small pages: 1 µs each.
     SMALL_NS: i64 = 500_000, "ns", 37;
     /// What may be spent at first, so that no first tick of the clock ends huge pages.

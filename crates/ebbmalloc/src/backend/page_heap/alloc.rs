@@ -1,7 +1,7 @@
 //! Hands runs out and takes them back.
 
 use super::{Granted, Memory, Pages};
-use crate::backend::huge_pages::{self, Touch};
+use crate::backend::huge_pages::Touch;
 use crate::backend::run::RunState;
 use crate::backend::units::{UnitIndex, UnitRange, Units};
 use crate::platform::os::{Os, Refusal};
@@ -57,6 +57,9 @@ impl<O: Os> Pages<'_, O> {
             }
         };
         self.count_use(units.get());
+        if granted.zeroed && touch == Touch::Unknown {
+            self.advise(granted.first..granted.first + units.get());
+        }
         self.purge_after_growth(grown + grown_by_huge_page);
         Some(granted)
     }
@@ -91,7 +94,7 @@ impl<O: Os> Pages<'_, O> {
     /// a moment ago.
     pub fn free_as(&mut self, first: UnitIndex, units: u32, state: RunState, was_purged: bool) {
         self.clear_note(first);
-        huge_pages::break_in(self.region, &mut self.heap.counts, first..first + units);
+        self.break_in(first..first + units);
         self.heap.counts.in_use -= units as usize;
         if was_purged {
             self.heap.retention.count_purged(self.os.now_ms(), units);
@@ -147,6 +150,7 @@ impl<O: Os> Pages<'_, O> {
     /// Frees a run, and purges if too much free memory is resident for too long.
     #[inline(never)]
     pub fn free(&mut self, first: UnitIndex, units: u32) {
+        self.end_advice(first..first + units);
         self.clear_note(first);
         self.heap.counts.in_use -= units as usize;
         self.heap.count_freed(units);

@@ -4,7 +4,6 @@
 use core::ops::Range;
 
 use super::{Granted, Pages};
-use crate::backend::huge_pages;
 use crate::backend::huge_pages::Touch;
 use crate::backend::run::{Run, RunState, Tail, large_bytes};
 use crate::backend::tuning::UNMAPPED_RUNS_MAX;
@@ -59,6 +58,9 @@ impl<O: Os> Pages<'_, O> {
             match self.take_free_units(next, end) {
                 Ok(()) => {
                     self.count_use(count);
+                    if dirty == 0 {
+                        self.advise(next..end);
+                    }
                     self.purge_after_growth(count - dirty);
                     return Some(dirty);
                 }
@@ -100,6 +102,8 @@ impl<O: Os> Pages<'_, O> {
         let granted = self.take_or_make_room(Touch::Unknown, units, align);
         match granted {
             Some(granted) => {
+                // Advice would move with the pages.
+                self.end_advice(run.first()..run.end());
                 self.count_use(units.get());
                 if granted.first < frontier {
                     self.count_refaulted(units.get().saturating_sub(old as u32));
@@ -150,7 +154,7 @@ impl<O: Os> Pages<'_, O> {
             return 0;
         }
         let partly_purged = first + (usable / UNIT) as u32..first + units;
-        huge_pages::break_in(self.region, &mut self.heap.counts, partly_purged);
+        self.break_in(partly_purged);
         // SAFETY: these are whole pages of the run, all behind the usable bytes of the block.
         if unsafe { self.os.purge(self.region.address(first).add(usable), bytes) } {
             return bytes;
@@ -168,7 +172,7 @@ impl<O: Os> Pages<'_, O> {
 
     /// Counts a purge of `bytes` bytes in these units, which are in use.
     pub fn count_purge(&mut self, units: Range<UnitIndex>, bytes: usize) {
-        huge_pages::break_in(self.region, &mut self.heap.counts, units);
+        self.break_in(units);
         self.heap.counts.purged += bytes / UNIT;
         self.heap.counts.purges += 1;
     }

@@ -13,7 +13,7 @@ use core::ops::Range;
 
 use super::Pages;
 use super::large::Growth;
-use crate::backend::huge_pages::{self, Touch};
+use crate::backend::huge_pages::Touch;
 use crate::backend::page_map::MapEntry;
 use crate::backend::run::{RunState, Tail};
 use crate::backend::tuning::{GAP_REFUSALS_MAX, GAPS_TRIED_MAX};
@@ -277,7 +277,7 @@ impl<O: Os> Pages<'_, O> {
         }
         let (used, page) = (self.used(unit), self.os.page_size());
         if (used.count_ones() as usize) < self.unit_pages() {
-            huge_pages::break_in(self.region, &mut self.heap.counts, unit..unit + 1);
+            self.break_in(unit..unit + 1);
         }
         let (mut purged_bytes, mut tail, mut at) = (0, Tail::NotResident, 0);
         while at < self.unit_pages() {

@@ -5,7 +5,7 @@
 //! stay.
 
 use super::Pages;
-use crate::backend::huge_pages::{self, part_to_purge};
+use crate::backend::huge_pages::part_to_purge;
 use crate::backend::run::RunState;
 use crate::backend::tuning::{
     CLEAN_UNITS_KEPT, OLD_RUNS_MAX, REFUSED_PURGES_MAX, UNMAP_UNITS_MIN, UNMAPPED_RUNS_MAX,
@@ -80,7 +80,7 @@ impl<O: Os> Pages<'_, O> {
                 continue;
             }
             self.region.purge_spans(self.os, start, excess);
-            huge_pages::break_in(self.region, &mut self.heap.counts, range.clone());
+            self.break_in(range.clone());
             self.heap.counts.purged += excess as usize;
             self.heap.counts.purges += 1;
             self.heap.retention.count_purged(self.os.now_ms(), excess);

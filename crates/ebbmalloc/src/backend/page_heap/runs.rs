@@ -4,7 +4,6 @@ use core::ops::Range;
 use core::sync::atomic::{Ordering, fence};
 
 use super::Pages;
-use crate::backend::huge_pages;
 use crate::backend::page_map::MapEntry;
 use crate::backend::run::{Run, RunState};
 use crate::backend::units::UnitIndex;
@@ -39,7 +38,7 @@ impl<O: Os> Pages<'_, O> {
     /// they belong to the region's mapping again.
     #[inline(never)]
     pub fn record_mapping(&mut self, units: Range<UnitIndex>, moved: bool) {
-        huge_pages::break_in(self.region, &mut self.heap.counts, units.clone());
+        self.break_in(units.clone());
         self.heap.mappings.record(self.region, units, moved);
     }
 
@@ -58,6 +57,7 @@ impl<O: Os> Pages<'_, O> {
 
     /// Gives a run up that cannot be used any more.
     pub fn lose(&mut self, first: UnitIndex, units: u32) {
+        self.end_advice(first..first + units);
         self.clear_note(first);
         self.heap.counts.in_use -= units as usize;
         match self.region.entry(first as usize) {

@@ -202,6 +202,15 @@ pub trait OsMemory: Sync {
         None
     }
 
+    /// Says whether the kernel may back a committed range by huge pages as it is touched. False if
+    /// it refuses.
+    ///
+    /// # Safety
+    /// The range is committed.
+    unsafe fn allow_huge_pages(&self, _start: *mut u8, _bytes: usize, _allowed: bool) -> bool {
+        false
+    }
+
     /// Moves the pages of a committed range of `bytes` to the beginning of another of `to_bytes`.
     /// The rest of the second range reads as zero. Afterwards the first range is not committed,
     /// and the second is a mapping of its own, apart from its neighbours.

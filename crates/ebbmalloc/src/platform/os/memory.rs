@@ -173,6 +173,12 @@ impl<P: Process> OsMemory for NativeFor<P> {
         u64::try_from(passed_s * 1_000_000_000 + after.tv_nsec - before.tv_nsec).ok()
     }
 
+    unsafe fn allow_huge_pages(&self, start: *mut u8, bytes: usize, allowed: bool) -> bool {
+        let advice = if allowed { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
+        // SAFETY: the advice changes no contents.
+        unsafe { advise(start.cast(), bytes, advice) }.is_ok()
+    }
+
     unsafe fn move_pages(
         &self,
         from: *mut u8,
