@@ -44,6 +44,8 @@ pub struct FakeOs {
     huge_page_ns: Option<u64>,
     huge_pages: Mutex<Vec<Range<usize>>>,
     has_huge_pages: bool,
+    /// Where the kernel may give huge pages as memory is touched.
+    advised: Mutex<Vec<Range<usize>>>,
     /// Huge pages of which a part was purged, and not the whole.
     broken: AtomicUsize,
     moves: AtomicUsize,
@@ -116,6 +118,7 @@ impl Default for FakeOs {
             huge_page_ns: None,
             huge_pages: Mutex::default(),
             has_huge_pages: true,
+            advised: Mutex::default(),
             broken: AtomicUsize::new(0),
             moves: AtomicUsize::new(0),
             in_move: Mutex::default(),
@@ -187,9 +190,17 @@ impl FakeOs {
         self.huge_pages.lock().unwrap().clone()
     }
 
+    /// Where the program gets huge pages as it touches the memory, in no order.
+    pub fn advised(&self) -> Vec<Range<usize>> {
+        self.advised.lock().unwrap().clone()
+    }
+
     /// Notes that these addresses leave their mapping.
     fn leave_mapping(&self, start: *mut u8, bytes: usize) {
         let left = start.addr()..start.addr() + bytes;
+        // Advice divides a mapping, and stays with pages that move.
+        let is_met = |advised: &Range<usize>| advised.start < left.end && left.start < advised.end;
+        assert!(!self.advised.lock().unwrap().iter().any(is_met), "moved or unmapped with advice");
         let mut pages = self.huge_pages.lock().unwrap();
         pages.retain(|page| page.end <= left.start || left.end <= page.start);
     }
@@ -269,13 +280,13 @@ impl FakeOs {
         self.barriers.load(Ordering::Acquire)
     }
 
-    /// Refuses these calls of commit, decommit, purge and move, numbered together from 0.
+    /// Refuses these calls of commit, decommit, purge, move and advice, numbered together from 0.
     pub fn refusing(self, calls: Range<usize>) -> Self {
         self.faults.refuse(calls);
         self
     }
 
-    /// The refusals of commit, decommit, purge and move.
+    /// The refusals of commit, decommit, purge, move and advice.
     pub fn faults(&self) -> &Faults {
         &self.faults
     }
@@ -285,7 +296,7 @@ impl FakeOs {
         self.faults.heal();
     }
 
-    /// Number of calls of commit, decommit, purge and move.
+    /// Number of calls of commit, decommit, purge, move and advice.
     pub fn calls(&self) -> usize {
         self.faults.calls()
     }
@@ -627,6 +638,21 @@ impl OsMemory for FakeOs {
         assert!(is_clean || self.watch.is_some(), "backed what was used");
         let range = start.addr()..start.addr() + bytes;
         self.huge_page_ns.inspect(|_| self.huge_pages.lock().unwrap().push(range))
+    }
+
+    unsafe fn allow_huge_pages(&self, start: *mut u8, bytes: usize, allowed: bool) -> bool {
+        self.state().assert_committed(self.page, start, bytes, "advised");
+        let range = start.addr()..start.addr() + bytes;
+        let mut advised = self.advised.lock().unwrap();
+        let is_met = |old: &Range<usize>| old.start < range.end && range.start < old.end;
+        if !allowed {
+            advised.retain(|old| !is_met(old));
+            return true;
+        }
+        assert!(!advised.iter().any(is_met), "advised twice");
+        let granted = self.huge_page_ns.is_some() && !self.faults.refuses();
+        advised.extend(granted.then_some(range));
+        granted
     }
 
     unsafe fn move_pages(

@@ -191,6 +191,11 @@ impl OsMemory for LinuxIn {
         unsafe { Linux.back_by_huge_page(start, bytes) }
     }
 
+    unsafe fn allow_huge_pages(&self, start: *mut u8, bytes: usize, allowed: bool) -> bool {
+        // SAFETY: the caller's.
+        unsafe { Linux.allow_huge_pages(start, bytes, allowed) }
+    }
+
     unsafe fn move_pages(
         &self,
         from: *mut u8,

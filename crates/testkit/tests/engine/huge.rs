@@ -109,10 +109,10 @@ fn dear_ones_end_until_time_has_passed() {
 #[test]
 fn blocks_of_several_pages_do_not_make_it_grow_so() {
     let engine = engine(1);
-    for size in [5000, 32 << 10, 64 << 10, 100_000, 512 << 10, MIB, 20 * MIB] {
+    for size in [5000, 32 << 10, 64 << 10, 100_000, 512 << 10, MIB, 3 * MIB] {
         fill(&engine, 20 * MIB, size);
     }
-    assert_eq!(engine.os().huge_pages().len(), 0);
+    assert_eq!((engine.os().huge_pages().len(), engine.os().advised().len()), (0, 0));
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn nor_does_memory_that_refaults() {
     fill(&engine, 20 * MIB, 1024);
     let before = engine.os().huge_pages().len();
     for _ in 0..40 {
-        free(&engine, fill(&engine, 64 * MIB, 16 * MIB));
+        free(&engine, fill(&engine, 64 * MIB, MIB));
         engine.os().sleep_ms(100);
     }
     assert_eq!(engine.os().huge_pages().len(), before);
@@ -279,4 +279,120 @@ fn large_blocks_do_not_grow_into_the_rest_of_one() {
     let is_behind = |last: &usize| pages.iter().any(|page| (end..page.end).contains(last));
     assert_eq!(large.iter().map(last).filter(is_behind).count(), 0);
     engine.check();
+}
+
+/// Bytes that long blocks have in huge pages, or get there once the program touches them.
+fn advised_bytes(engine: &Engine<FakeOs>) -> usize {
+    let os = engine.os();
+    let bytes = |ranges: Vec<std::ops::Range<usize>>| -> usize {
+        ranges.iter().map(|range| range.len()).sum()
+    };
+    bytes(os.huge_pages()) + bytes(os.advised())
+}
+
+#[test]
+fn long_blocks_have_them() {
+    let engine = engine(100);
+    let block = engine.alloc(40 * MIB);
+    let huge_bytes = advised_bytes(&engine);
+    assert!((38 * MIB..=40 * MIB).contains(&huge_bytes), "{huge_bytes}");
+    assert_eq!(engine.stats().huge_bytes as usize, huge_bytes);
+    // One is measured.
+    assert_eq!((engine.os().huge_pages().len(), engine.stats().huge_us), (1, 100));
+    engine.check_with(&[block]);
+    free(&engine, vec![block]);
+    assert_eq!(engine.os().advised(), []);
+    engine.trim();
+    assert_eq!(engine.stats().huge_bytes, 0);
+    engine.check();
+}
+
+/// The program may touch a page of each.
+#[test]
+fn all_long_blocks_together_have_only_some() {
+    let engine = Engine::new(os().huge_pages_in(1).space(1 << 30));
+    let blocks = fill(&engine, 320 * MIB, 10 * MIB);
+    assert_eq!(advised_bytes(&engine), 64 * MIB);
+    engine.check_with(&blocks);
+    free(&engine, blocks);
+    engine.trim();
+    // Those that are freed make room.
+    let block = engine.alloc(60 * MIB);
+    assert!(advised_bytes(&engine) >= 58 * MIB);
+    engine.check_with(&[block]);
+    let always = os().huge_pages_in(1).space(1 << 30).environment("EBB_HUGE", "always");
+    let always = Engine::new(always);
+    fill(&always, 320 * MIB, 10 * MIB);
+    assert!(advised_bytes(&always) > 240 * MIB);
+}
+
+#[test]
+fn small_heaps_and_those_with_dear_ones_have_none_for_long_blocks() {
+    let small = engine(1);
+    fill(&small, 14 * MIB, 7 * MIB);
+    assert_eq!(advised_bytes(&small), 0);
+    let dear = engine(4000);
+    let blocks = fill(&dear, 100 * MIB, 20 * MIB);
+    assert_eq!((dear.os().huge_pages().len(), dear.os().advised()), (1, Vec::new()));
+    dear.check_with(&blocks);
+    let refused = Engine::new(os());
+    fill(&refused, 100 * MIB, 20 * MIB);
+    assert_eq!(advised_bytes(&refused), 0);
+    let never = Engine::new(os().huge_pages_in(1).environment("EBB_HUGE", "never"));
+    fill(&never, 100 * MIB, 20 * MIB);
+    assert_eq!(advised_bytes(&never), 0);
+}
+
+#[test]
+fn what_a_long_block_grows_by_has_them_and_what_it_gives_back_has_none() {
+    let engine = engine(1);
+    let block = engine.alloc(20 * MIB);
+    let before = advised_bytes(&engine);
+    // SAFETY: a live block.
+    assert!(unsafe { engine.resize(block, 40 * MIB, 1) });
+    assert!(advised_bytes(&engine) >= before + 18 * MIB);
+    engine.check_with(&[block]);
+    // SAFETY: as before.
+    assert!(unsafe { engine.resize(block, 11 * MIB - 1, 1) });
+    let end = block.addr() + 11 * MIB;
+    assert!(engine.os().advised().iter().all(|range| range.end <= end));
+    engine.check_with(&[block]);
+}
+
+/// The fake system checks that no advice is left where pages move or mappings go.
+#[test]
+fn pages_move_without_advice() {
+    let engine = Engine::new(os().huge_pages_in(1).space(1 << 30));
+    let mut block = engine.alloc(20 * MIB);
+    let mut kept = Vec::new();
+    for mib in [24, 32, 50, 70] {
+        kept.push(engine.alloc(100_000));
+        // SAFETY: a live block.
+        block = unsafe { engine.realloc(block, mib * MIB, 1) };
+        kept.push(block);
+        engine.check_with(&kept);
+        kept.pop();
+    }
+    assert!(engine.stats().live_bytes > 70 << 20);
+    free(&engine, vec![block]);
+    engine.trim();
+    engine.check_with(&kept);
+}
+
+/// The first is measured by then.
+#[test]
+fn refused_advice_leaves_one_huge_page() {
+    let mut refused = 0;
+    for nth in 0..12 {
+        let engine = engine(1);
+        engine.os().faults().refuse_next(nth..nth + 1);
+        let block = engine.alloc(20 * MIB);
+        engine.os().heal();
+        refused += (engine.os().huge_pages().len() == 1 && engine.os().advised().is_empty()) as u32;
+        assert_eq!(engine.stats().huge_bytes as usize, advised_bytes(&engine));
+        engine.check_with(&[block]);
+        free(&engine, vec![block]);
+        engine.check();
+    }
+    assert_eq!(refused, 1);
 }

@@ -103,9 +103,15 @@ impl<O: Os> Pages<'_, O> {
         let begin = units.filter(|&unit| flags(self.region, unit as UnitIndex).begins()).count();
         assert_eq!(begin, self.heap.mappings.count(), "mappings");
         let all = 0..(self.region.committed() / UNIT) as UnitIndex;
-        let is_huge = |&first: &UnitIndex| flags(self.region, first).huge();
-        let huge_pages = places(self.region, &self.heap.counts, all).filter(is_huge).count();
+        let [mut huge_pages, mut advised] = [0, 0];
+        for place in places(self.region, &self.heap.counts, all) {
+            let flags = flags(self.region, place);
+            huge_pages += flags.huge() as usize;
+            advised += flags.advised() as u32;
+            assert!(flags.huge() || !flags.advised(), "advice at {place} for no huge page");
+        }
         assert_eq!(huge_pages, self.heap.counts.huge_pages, "huge pages");
+        assert_eq!(advised, self.heap.huge.advised, "advised huge pages");
         counts.in_use
     }
 }
