@@ -379,6 +379,23 @@ fn pages_move_without_advice() {
     engine.check_with(&kept);
 }
 
+/// A block has no right to what lies behind its end, so that may not become resident.
+#[test]
+fn the_unit_with_the_end_of_a_long_block_is_not_advised() {
+    let engine = engine(1);
+    let block = engine.alloc_aligned((20 << 20) - 60_000, HUGE);
+    let end = block.addr() + 20 * MIB;
+    let advised = engine.os().advised();
+    assert!(advised.iter().any(|range| range.end == end - HUGE), "{advised:x?} {end:x}");
+    // A shorter block may end within one.
+    let huge_bytes = engine.stats().huge_bytes as usize;
+    // SAFETY: a live block.
+    assert!(unsafe { engine.resize(block, (16 << 20) - 60_000, 1) });
+    engine.trim();
+    assert!(engine.stats().huge_bytes as usize <= huge_bytes - 2 * HUGE);
+    engine.check_with(&[block]);
+}
+
 /// The first is measured by then.
 #[test]
 fn refused_advice_leaves_one_huge_page() {

@@ -103,7 +103,7 @@ impl<O: Os> Pages<'_, O> {
         let begin = units.filter(|&unit| flags(self.region, unit as UnitIndex).begins()).count();
         assert_eq!(begin, self.heap.mappings.count(), "mappings");
         let all = 0..(self.region.committed() / UNIT) as UnitIndex;
-        let [mut huge_pages, mut advised] = [0, 0];
+        let (mut huge_pages, mut advised) = (0, 0);
         for place in places(self.region, &self.heap.counts, all) {
             let flags = flags(self.region, place);
             huge_pages += flags.huge() as usize;

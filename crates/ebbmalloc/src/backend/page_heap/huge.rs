@@ -56,7 +56,8 @@ impl<O: Os> Pages<'_, O> {
         let (in_use, os) = (self.heap.counts.in_use, self.os);
         let huge = &mut self.heap.huge;
         let Some(first) = self.region.align_unit(units.start, HUGE_UNITS) else { return };
-        let count = (units.end.saturating_sub(first) / HUGE_UNITS).min(huge.advisable());
+        // What lies behind a block's end is in the last unit, and does not become resident.
+        let count = ((units.end - 1).saturating_sub(first) / HUGE_UNITS).min(huge.advisable());
         if units.end - units.start < HUGE_RUN_UNITS_MIN
             || count == 0
             || !huge.are_wanted(in_use)
