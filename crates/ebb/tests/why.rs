@@ -162,6 +162,12 @@ fn a_limit_is_named_and_changes_from_outside() {
     set("limit=off").success();
     set("purge_delay=1s").success();
     assert_eq!(limit_mib(), 0);
+    set("huge=never").success();
+    let report = running.why();
+    let why = report["heaps"][0]["huge_why"].as_str().unwrap();
+    assert!(why.starts_with("EBB_HUGE=never"), "{why}");
+    let is_told = |conclusion: &Value| conclusion.as_str().unwrap().contains("huge pages. Why not");
+    assert!(report["conclusions"].as_array().unwrap().iter().any(is_told), "{report:#}");
 }
 
 #[test]

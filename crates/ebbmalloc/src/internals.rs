@@ -27,6 +27,8 @@ pub use crate::size_class::{MIN_ALIGN, SMALL_MAX, UNIT, class_bytes, span_units}
 #[cfg(not(loom))]
 pub use crate::telemetry::beacon::{Beacon, OtherVersion};
 #[cfg(not(loom))]
+pub use crate::telemetry::huge_report::HugeReport;
+#[cfg(not(loom))]
 pub use crate::telemetry::ledger::{ClassLedger, Ledger, Part};
 #[cfg(not(loom))]
 pub use crate::telemetry::remote_ledger::ProcessMemory;

@@ -49,6 +49,9 @@ pub struct HeapReport {
     /// Its limit (`EBB_LIMIT`); 0 for none.
     pub limit_bytes: u64,
     pub committed_bytes: u64,
+    /// What it may have in huge pages, and why not more.
+    pub huge_bytes: u64,
+    pub huge_why: &'static str,
 }
 
 /// A line of the ledger.
@@ -96,17 +99,21 @@ impl Report {
         }
         let mut ledger = Ledger::EMPTY;
         let mut heaps = Vec::new();
-        let mut notes = Vec::new();
+        let (mut notes, mut huge_notes) = (Vec::new(), Vec::new());
         for heap in process.heaps(&before) {
             match heap {
                 Heap::Readable(beacon) => {
                     let one = Ledger::of(&beacon, &mut process);
+                    let huge = beacon.huge_pages(&mut process);
+                    huge_notes.push(huge.to_string());
                     heaps.push(HeapReport {
                         version: beacon.version().into(),
                         mode: beacon.mode().into(),
                         care: beacon.care(&mut process),
                         limit_bytes: beacon.limit_bytes(&mut process),
                         committed_bytes: one.committed,
+                        huge_bytes: huge.bytes,
+                        huge_why: huge.why,
                     });
                     ledger.add(&one);
                 }
@@ -173,6 +180,7 @@ impl Report {
         }
         let mut conclusions = Vec::new();
         ledger.for_each_conclusion(resident, |conclusion| conclusions.push(conclusion.to_string()));
+        conclusions.extend(huge_notes);
         conclusions.extend(not_ours(&lines, resident));
         conclusions.extend(notes);
         if heaps.is_empty() {

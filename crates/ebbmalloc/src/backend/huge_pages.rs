@@ -43,6 +43,47 @@ pub(crate) struct HugePages {
     /// Huge pages that long runs in use may have, whether the program has touched them or not.
     pub advised: u32,
     pub totals: HugeTotals,
+    /// What the last run that could have had one was told. Other processes read it.
+    pub answer: HugeAnswer,
+}
+
+/// Declares the answers, in the order of their numbers, with the words for them.
+macro_rules! answers {
+    ($($(#[doc = $doc:literal])+ $name:ident $words:literal;)+) => {
+        /// Whether the heap grew by a huge page when it last could have, or why not.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[repr(usize)]
+        pub(crate) enum HugeAnswer { $($(#[doc = $doc])+ $name,)+ }
+
+        impl HugeAnswer {
+            /// Decodes a word that was read from a process, which may lie.
+            pub fn from_word(word: usize) -> Self {
+                [$(Self::$name),+].get(word).copied().unwrap_or(Self::Unasked)
+            }
+
+            /// Why the heap has no more of them.
+            pub fn why(self) -> &'static str {
+                match self { $(Self::$name => $words,)+ }
+            }
+        }
+    };
+}
+
+answers! {
+    /// No run could have had one since set-up.
+    Unasked "no block needed one: those up to 4 KiB and from 4 MiB on may, from 16 MiB in use on";
+    /// The option forbids them.
+    Forbidden "EBB_HUGE=never, or EBB_HARDEN, forbids them";
+    /// The system has none for programs.
+    Missing "programs have none of 2 MiB here (/sys/kernel/mm/transparent_hugepage)";
+    /// The heap grew by one.
+    Given "it got one when it last grew";
+    /// Long runs have as many as they may.
+    Bounded "blocks from 4 MiB on have 64 MiB of them, the most without EBB_HUGE=always";
+    /// They have used up their time.
+    Dear "they took too long lately, so the heap asks again later";
+    /// The kernel refused the last one, or there was no place for it.
+    Refused "the kernel refused one, or no place was free, so the heap asks again later";
 }
 
 /// How much of a run the program will touch.
@@ -77,14 +118,26 @@ impl HugePages {
             untouched: 0..0,
             advised: 0,
             totals: HugeTotals { pages: 0, refusals: 0, ns: 0 },
+            answer: HugeAnswer::Unasked,
         }
     }
 
     /// Sets whether huge pages are wanted and possible. The first credit is earned from now on.
     pub fn set_up(&mut self, choice: HugeChoice, are_possible: bool, now_ms: u64) {
-        (self.choice, self.are_possible) = (choice, are_possible);
+        self.are_possible = are_possible;
+        self.choose(choice);
         self.budget.begin(now_ms);
         self.budget.spend(-FIRST_CREDIT_NS);
+    }
+
+    /// Sets whether huge pages are wanted.
+    pub fn choose(&mut self, choice: HugeChoice) {
+        self.choice = choice;
+        self.answer = match (choice, self.are_possible) {
+            (HugeChoice::Never, _) => HugeAnswer::Forbidden,
+            (_, false) => HugeAnswer::Missing,
+            _ => HugeAnswer::Unasked,
+        };
     }
 
     /// Whether the heap may have huge pages, with `in_use` units in use.
@@ -93,11 +146,15 @@ impl HugePages {
     }
 
     /// How many more huge pages long runs may have.
-    pub fn advisable(&self) -> u32 {
-        match self.choice {
+    pub fn advisable(&mut self) -> u32 {
+        let more = match self.choice {
             HugeChoice::Always => u32::MAX / HUGE_UNITS,
             _ => HUGE_RUN_PAGES_MAX.saturating_sub(self.advised),
+        };
+        if more == 0 {
+            self.answer = HugeAnswer::Bounded;
         }
+        more
     }
 
     /// Whether the heap should grow by a huge page now, if it may have one.
@@ -110,6 +167,9 @@ impl HugePages {
             return true;
         }
         self.budget.earn(now_ms());
+        if !self.budget.is_left() {
+            self.answer = HugeAnswer::Dear;
+        }
         self.budget.is_left()
     }
 
@@ -119,6 +179,7 @@ impl HugePages {
             self.totals.refusals += 1;
             return self.back_off();
         };
+        self.answer = HugeAnswer::Given;
         self.totals.pages += 1;
         self.totals.ns += ns;
         self.refusals = 0;
@@ -130,6 +191,7 @@ impl HugePages {
     pub fn back_off(&mut self) {
         self.refusals = (self.refusals + 1).min(HUGE_SKIPS_LOG_MAX);
         self.skips = (1 << self.refusals) - 1;
+        self.answer = HugeAnswer::Refused;
     }
 
     /// Whether a run of this use may have these dirty units.

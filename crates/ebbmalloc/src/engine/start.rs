@@ -1,7 +1,7 @@
 //! Set-up: reads the options, chooses the mode and the region's addresses, and publishes the engine
 //! as ready.
 
-use crate::backend::huge_pages::HUGE_BYTES;
+use crate::backend::huge_pages::{HUGE_BYTES, HugeAnswer};
 use crate::backend::region::Region;
 use crate::engine::tuning::OWN_CACHES_PER_CPU;
 use crate::engine::{DefaultHeaps, Engine, READY, SafetyMode, Setup};
@@ -368,8 +368,14 @@ impl<O: Os> Engine<O> {
         if (is_checked || is_hardened) && options.sample != SampleChoice::Off {
             tell("EBB_SAMPLE", if is_checked { "EBB_CHECK" } else { "EBB_HARDEN" });
         }
-        if is_hardened && options.huge == HugeChoice::Always {
-            tell("EBB_HUGE", "EBB_HARDEN");
+        let answer = self.pages.lock().huge.answer;
+        match options.huge {
+            HugeChoice::Always if is_hardened => tell("EBB_HUGE", "EBB_HARDEN"),
+            HugeChoice::Always if answer == HugeAnswer::Missing => Line::print(
+                &self.os,
+                format_args!("EBB_HUGE=always is not possible: {}", answer.why()),
+            ),
+            _ => {}
         }
     }
 
@@ -387,6 +393,10 @@ impl<O: Os> Engine<O> {
                 held_back_at: (&raw const *table.held_back()).addr(),
                 sampled_at: (&raw const *self.samples.reserved()).addr(),
                 limit_at: (&raw const pages.limit).addr(),
+                huge_at: [
+                    (&raw const pages.counts.huge_pages).addr(),
+                    (&raw const pages.huge.answer).addr(),
+                ],
             }
         };
         let profile = ProfileAddresses {

@@ -16,7 +16,7 @@ use crate::size_class::{CLASSES, UNIT, UNIT_SHIFT};
 
 const MAGIC: u64 = u64::from_ne_bytes(*b"ebbeacon");
 /// Version of the layout, to be raised with changes that leave all sizes in [`Shape`] as they are.
-const LAYOUT: u32 = 10;
+const LAYOUT: u32 = 11;
 
 /// The record at the start of the table of spans.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +39,7 @@ pub struct Beacon {
     pub(crate) profile: ProfileAddresses,
 }
 
-/// Addresses of the state of check mode, harden mode and sampling, and of the limit.
+/// Addresses of the state of check mode, harden mode and sampling, of the limit, and of huge pages.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct CarefulAddresses {
@@ -53,6 +53,8 @@ pub(crate) struct CarefulAddresses {
     pub sampled_at: usize,
     /// The limit in units: a word, 0 for none.
     pub limit_at: usize,
+    /// Two words: the number of huge pages, and the last answer to a run that could have had one.
+    pub huge_at: [usize; 2],
 }
 
 /// Addresses of the state of the heap profile.

@@ -9,6 +9,8 @@ pub(crate) mod counters;
 pub(crate) mod remote_setting;
 pub(crate) mod profile;
 #[cfg(not(loom))]
+pub(crate) mod huge_report;
+#[cfg(not(loom))]
 pub(crate) mod beacon;
 #[cfg(not(loom))]
 pub(crate) mod ledger;

@@ -4,6 +4,7 @@
 //! bounded, and the walk ends where nothing can be read.
 
 use crate::backend::chunks::Chunks;
+use crate::backend::huge_pages::HugeAnswer;
 use crate::backend::page_map::MapEntry;
 use crate::backend::region::{Region, RegionAddresses};
 use crate::backend::run::Run;
@@ -12,6 +13,7 @@ use crate::frontend::slab::{HEADERS_AT, Header, SLAB_SHIFT};
 use crate::frontend::thread_slabs::ShownSlabs;
 use crate::size_class::{CLASSES, SizeClass, UNIT};
 use crate::telemetry::beacon::Beacon;
+use crate::telemetry::huge_report::HugeReport;
 use crate::telemetry::ledger::{
     CHECKED, HeldBack, Ledger, SAMPLED, Tables, for_each_resident, name_of_safety_mode,
 };
@@ -66,6 +68,12 @@ impl Beacon {
     /// The limit of the engine with this beacon in bytes (`EBB_LIMIT`); 0 for none.
     pub fn limit_bytes(&self, memory: &mut impl ProcessMemory) -> u64 {
         (word(memory, self.careful.limit_at) as u64).saturating_mul(Region::UNIT_COST as u64)
+    }
+
+    /// What the engine with this beacon has in huge pages, and why not more.
+    pub fn huge_pages(&self, memory: &mut impl ProcessMemory) -> HugeReport {
+        let [count, answer] = self.careful.huge_at.map(|at| word(memory, at));
+        HugeReport::new(count, HugeAnswer::from_word(answer))
     }
 
     /// The safety mode of the engine with this beacon: "check", "harden", "sample", or empty.

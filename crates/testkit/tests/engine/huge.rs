@@ -396,6 +396,44 @@ fn the_unit_with_the_end_of_a_long_block_is_not_advised() {
     engine.check_with(&[block]);
 }
 
+fn why(engine: &Engine<FakeOs>) -> String {
+    let mut text = String::new();
+    engine.why(&mut text).unwrap();
+    text.lines().find(|line| line.contains("huge pages. Why not more")).unwrap().into()
+}
+
+#[test]
+fn why_tells_how_much_is_in_them_and_why_not_more() {
+    let has = |engine: &Engine<FakeOs>, words: &str| {
+        let said = why(engine);
+        assert!(said.contains(words), "{said}");
+    };
+    let usual = engine(1);
+    fill(&usual, MIB, 1024);
+    has(&usual, "Up to 0 B of the heap may be in huge pages. Why not more: no block needed one");
+    fill(&usual, 20 * MIB, 1024);
+    has(&usual, "more: it got one when it last grew.");
+    let bytes = usual.stats().huge_bytes >> 20;
+    has(&usual, &format!("Up to {bytes}.0 MiB of"));
+    fill(&usual, 160 * MIB, 20 * MIB);
+    has(&usual, "more: blocks from 4 MiB on have 64 MiB of them");
+    let dear = engine(4000);
+    fill(&dear, 40 * MIB, 1024);
+    has(&dear, "more: they took too long");
+    let refused = Engine::new(os());
+    fill(&refused, 20 * MIB, 1024);
+    has(&refused, "more: the kernel refused one");
+    let missing = Engine::new(os().no_huge_pages());
+    fill(&missing, 20 * MIB, 1024);
+    has(&missing, "more: programs have none of 2 MiB here");
+    for name in ["EBB_HARDEN", "EBB_HUGE"] {
+        let value = if name == "EBB_HUGE" { "never" } else { "1" };
+        let forbidden = Engine::new(os().huge_pages_in(1).environment(name, value));
+        fill(&forbidden, 20 * MIB, 1024);
+        has(&forbidden, "more: EBB_HUGE=never, or EBB_HARDEN, forbids them.");
+    }
+}
+
 /// The first is measured by then.
 #[test]
 fn refused_advice_leaves_one_huge_page() {

@@ -142,6 +142,9 @@ fn options_that_exclude_each_other_are_told() {
     let said = printed(set("EBB_HARDEN", "1").environment("EBB_HUGE", "always"));
     assert!(said.contains("EBB_HUGE is ignored because EBB_HARDEN is set"), "{said}");
     assert_eq!(printed(set("EBB_HARDEN", "1").environment("EBB_HUGE", "never")), "");
+    let said = printed(set("EBB_HUGE", "always").no_huge_pages());
+    assert!(said.contains("EBB_HUGE=always is not possible: programs have none"), "{said}");
+    assert_eq!(printed(set("EBB_HUGE", "auto").no_huge_pages()), "");
 }
 
 #[test]

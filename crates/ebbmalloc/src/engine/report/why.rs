@@ -18,6 +18,7 @@ use crate::options::PROFILING;
 use crate::platform::os::Os;
 use crate::platform::sync::Ordering;
 use crate::size_class::{CLASSES, SizeClass, UNIT};
+use crate::telemetry::huge_report::HugeReport;
 use crate::telemetry::ledger::{
     CHECKED, ClassLedger, HeldBack, Ledger, Part, SAMPLED, Tables, for_each_resident,
 };
@@ -48,8 +49,13 @@ impl<O: Os> Engine<O> {
             ledger.for_each_conclusion(resident, |conclusion| {
                 result = result.and_then(|()| writeln!(out, "{conclusion}"));
             });
-            result
+            result.and_then(|()| writeln!(out, "{}", self.huge_report()))
         })
+    }
+
+    fn huge_report(&self) -> HugeReport {
+        let pages = self.pages();
+        HugeReport::new(pages.counts.huge_pages, pages.huge.answer)
     }
 
     /// Writes the lines of the ledger alone, without meanings and conclusions.
