@@ -87,7 +87,7 @@ class Stats(TypedDict):
     dug_bytes: int
     #: System calls that purged `purged_bytes`.
     purges: int
-    #: In huge pages that the engine asked for. The kernel may have given small pages, and parts may have been purged within spans.
+    #: In huge pages that the engine asked for. The kernel may have given small pages, the program may not have touched all, and parts may have been purged within spans.
     huge_bytes: int
     #: Huge pages that the engine asked for since the start.
     huge_pages: int

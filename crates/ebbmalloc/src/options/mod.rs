@@ -176,10 +176,10 @@ options! {
         /// milliseconds.
         fn purge_delay(ms: u32) = DelayChoice::Ms(ms);
     }
-    /// Huge pages for blocks up to 4 KiB: faster to use, but on some machines slow to get. Longer
-    /// blocks get none. Default: `auto`.
+    /// Huge pages for blocks up to 4 KiB, and from 4 MiB on: faster to use, but on some machines
+    /// slow to get. Other blocks get none. Default: `auto`.
     huge: HugeChoice = Auto, "EBB_HUGE" {
-        /// Chooses when blocks up to 4 KiB are backed by huge pages: `EBB_HUGE`.
+        /// Chooses when blocks are backed by huge pages: `EBB_HUGE`.
         fn huge(when: HugeChoice) = when;
     }
     /// The most memory that blocks may take. Beyond it the engine purges free memory, and then

@@ -7,6 +7,7 @@
 //! join. They are handed out in this order. Besides, there are runs given up to foreign mappings.
 
 // Lowest first: each uses only modules above it in this list, and this file.
+mod advice;
 mod runs;
 mod gaps;
 mod free_runs;

@@ -138,8 +138,8 @@ statistics! {
         dug_bytes: Counter Bytes,
         /** System calls that purged `purged_bytes`. */
         purges: Counter Count,
-        /// In huge pages that the engine asked for. The kernel may have given small pages, and
-        /// parts may have been purged within spans.
+        /// In huge pages that the engine asked for. The kernel may have given small pages, the
+        /// program may not have touched all, and parts may have been purged within spans.
         huge_bytes: Gauge Bytes,
         /** Huge pages that the engine asked for since the start. */
         huge_pages: Counter Count,
