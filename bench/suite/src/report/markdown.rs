@@ -17,6 +17,10 @@ use crate::conditions::Drawn;
 /// A case counts as lost where the allocator under test needs more than that of the best peer.
 const LOSS: f64 = 1.10;
 
+/// What stands in brackets behind geometric means.
+const INTERVALS: &str = "and in brackets their 95 % confidence interval over the choice of cases, \
+                         for three or more";
+
 /// What the run says: means, losses, pictures and conditions.
 pub fn write(data: &Data, pictures: &Pictures) -> String {
     let conditions = &data.conditions;
@@ -98,16 +102,14 @@ fn summary(data: &Data) -> String {
         return format!("No means: they are of ratios to {BASE}, which was not measured.\n");
     };
     let mut text = format!(
-        "Geometric means over cases of the ratio to {BASE} (1 is as good, 0.5 half as much). \
-         Counted are the {} of {} cases where all allocators have results; \
-         in `all`, groups of many cases weigh more.\n",
+        "Geometric means over cases of the ratio to {BASE} (1 is as good, 0.5 half as much), \
+         {INTERVALS}. Counted are the {} of {} cases where all allocators have results; \
+         in `all`, groups of many cases weigh more.\n\n",
         compared.cases.len(),
         data.conditions.cases.len(),
     );
-    for (title, figure) in [("Time", TIME), ("Peak memory", PEAK)] {
-        let means = compared.means(data, figure);
-        let _ = write!(text, "\n{title}:\n\n{}", table::of_means(&compared.allocators, &means));
-    }
+    let (time, memory) = (compared.means(data, TIME), compared.means(data, PEAK));
+    text += &table::of_means(&compared.allocators, &time, &memory);
     let left_out = compared.left_out.iter();
     let left_out = left_out.map(|(case, who)| format!("{case} (without {})", who.join(", ")));
     if compared.left_out.is_empty() {
@@ -161,7 +163,8 @@ fn figures(data: &Data, figure: &str) -> String {
 fn cares(data: &Data) -> String {
     let ours = data.ours();
     let cares = data.cares();
-    let mut text = format!("Geometric means over cases of the ratio to {ours} without:\n\n");
+    let mut text =
+        format!("Geometric means over cases of the ratio to {ours} without, {INTERVALS}:\n\n");
     let mut not_counted = Vec::new();
     let mut lines = Vec::new();
     for care in cares.iter().filter(|&&care| care != ours) {

@@ -1,17 +1,61 @@
-//! Geometric means over cases, of ratios to one allocator.
+//! Geometric means over cases, of ratios to one allocator, with their confidence intervals.
+
+use std::fmt;
 
 use ebb::stats::geometric_mean;
+use statrs::distribution::{ContinuousCDF, StudentsT};
+use statrs::statistics::Statistics;
 
 use super::data::{BASE, Data};
 use crate::case::{PEAK, TIME, group_of};
 
+/// Means of fewer cases have no confidence interval.
+const CASES_LEAST: usize = 3;
+
 /// Over some cases, for each of the compared allocators.
-#[derive(Debug, PartialEq)]
 pub struct Mean {
     /// A group, or "all".
     pub over: String,
     pub cases: usize,
-    pub ratios: Vec<f64>,
+    pub ratios: Vec<Ratio>,
+}
+
+/// The geometric mean of a ratio over cases.
+#[derive(Clone, Copy)]
+pub struct Ratio {
+    /// NaN without cases.
+    pub mean: f64,
+    /// The 95 % confidence interval: Student's t interval of the mean of the logarithms. It says
+    /// how far the mean depends on which cases were chosen. None for fewer than three cases, and
+    /// for ratios that are all the same, as those of the base.
+    pub interval: Option<(f64, f64)>,
+}
+
+impl Ratio {
+    fn of(ratios: &[f64]) -> Self {
+        let Some(mean) = geometric_mean(ratios) else {
+            return Self { mean: f64::NAN, interval: None };
+        };
+        let logs: Vec<_> = ratios.iter().map(|ratio| ratio.ln()).collect();
+        let error = (&logs).std_dev() / (logs.len() as f64).sqrt();
+        let interval = (logs.len() >= CASES_LEAST && error > 0.0).then(|| {
+            let t = StudentsT::new(0.0, 1.0, logs.len() as f64 - 1.0).expect("degrees of freedom");
+            let factor = (t.inverse_cdf(0.975) * error).exp();
+            (mean / factor, mean * factor)
+        });
+        Self { mean, interval }
+    }
+}
+
+/// The mean, and in brackets its interval.
+impl fmt::Display for Ratio {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{:.2}", self.mean)?;
+        match self.interval {
+            Some((low, high)) => write!(f, " ({low:.2}..{high:.2})"),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Who is compared, on what.
@@ -61,7 +105,7 @@ impl<'a> Compared<'a> {
     fn mean(&self, data: &Data, figure: &str, over: &str, cases: &[&str]) -> Mean {
         let ratios = self.allocators.iter().map(|allocator| {
             let ratio = |case: &&str| Some(data.ratio(case, figure, allocator, self.base)?.ratio);
-            geometric_mean(&cases.iter().filter_map(ratio).collect::<Vec<_>>()).unwrap_or(f64::NAN)
+            Ratio::of(&cases.iter().filter_map(ratio).collect::<Vec<_>>())
         });
         Mean { ratios: ratios.collect(), over: over.into(), cases: cases.len() }
     }
@@ -108,8 +152,30 @@ mod tests {
             let means = compared.means(&data, figure);
             assert_eq!((means[0].over.as_str(), means[0].cases, means.len()), ("all", 2, 1));
             let expected = [1.0, 4.0, 1.0];
-            assert!(means[0].ratios.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-9));
+            assert!(means[0].ratios.iter().zip(expected).all(|(a, b)| (a.mean - b).abs() < 1e-9));
         }
+    }
+
+    #[test]
+    fn intervals_are_those_of_the_t_distribution() {
+        // The logarithms to base 2 are 0, 1 and 2: their standard error is 1/√3, and t is 4.3027.
+        let ratio = Ratio::of(&[1.0, 2.0, 4.0]);
+        let (low, high) = ratio.interval.unwrap();
+        let factor = 2f64.powf(4.302652729749 / 3f64.sqrt());
+        assert!((low - 2.0 / factor).abs() < 1e-6 && (high - 2.0 * factor).abs() < 1e-6);
+        assert_eq!(ratio.to_string(), "2.00 (0.36..11.19)");
+        // Ten values of -0.1 and 0.1: t is 2.2622, the standard error 1/30.
+        let ratios: Vec<_> = [-0.1f64, 0.1].repeat(5).into_iter().map(f64::exp).collect();
+        let (low, high) = Ratio::of(&ratios).interval.unwrap();
+        let half = 2.262157162741 / 30.0;
+        assert!((low.ln() + half).abs() < 1e-6 && (high.ln() - half).abs() < 1e-6);
+    }
+
+    #[test]
+    fn few_cases_and_the_base_have_no_interval() {
+        assert_eq!(Ratio::of(&[1.0, 4.0]).to_string(), "2.00");
+        assert_eq!(Ratio::of(&[1.0; 5]).to_string(), "1.00");
+        assert!(Ratio::of(&[]).mean.is_nan());
     }
 
     #[test]
@@ -123,7 +189,8 @@ mod tests {
             ("a/2", "ebbmalloc", &[32.0]),
         ]);
         let means = Compared::of(&data).unwrap().means(&data, TIME);
-        let ours: Vec<_> = means.iter().map(|m| (m.over.as_str(), m.ratios[1].round())).collect();
+        let ours: Vec<_> =
+            means.iter().map(|m| (m.over.as_str(), m.ratios[1].mean.round())).collect();
         assert_eq!(ours, [("all", 8.0), ("a", 8.0), ("b", 8.0)]);
     }
 
@@ -140,7 +207,7 @@ mod tests {
         assert_eq!(compared.left_out, [("a/2", vec!["ebbmalloc-harden"])]);
         let means = compared.means(&data, TIME);
         assert_eq!(
-            means[0].ratios.iter().map(|ratio| ratio.round()).collect::<Vec<_>>(),
+            means[0].ratios.iter().map(|ratio| ratio.mean.round()).collect::<Vec<_>>(),
             [1.0, 3.0]
         );
     }

@@ -8,7 +8,10 @@ use serde::Serialize;
 
 use super::data::Data;
 use super::table::Standing;
-use crate::case::{END, PEAK, TIME};
+use crate::case::{CPU, END, FAULTS, KERNEL, PEAK, TIME};
+
+/// Figures that tell where the time goes.
+const PARTS: [&str; 3] = [CPU, KERNEL, FAULTS];
 
 #[derive(Serialize)]
 struct Line<'a> {
@@ -31,7 +34,7 @@ struct Line<'a> {
 pub fn write(data: &Data) -> Result<String> {
     let mut out = csv::Writer::from_writer(Vec::new());
     for case in data.cases() {
-        for figure in [TIME, PEAK, END].into_iter().chain(data.other_figures(case)) {
+        for figure in [TIME, PEAK, END].into_iter().chain(PARTS).chain(data.other_figures(case)) {
             let (name, unit) = name_and_unit(figure);
             for allocator in data.everybody() {
                 let failed = data.failed(case, allocator);
@@ -57,7 +60,9 @@ pub fn write(data: &Data) -> Result<String> {
                     note,
                 })?;
             }
-            if let Some(standing) = Standing::of(data, case, figure) {
+            // A part of the time has no best peer: what counts is the whole.
+            let standing = Standing::of(data, case, figure);
+            if let Some(standing) = standing.filter(|_| !PARTS.contains(&figure)) {
                 let comparison = standing.comparison;
                 out.serialize(Line {
                     case,
@@ -89,7 +94,7 @@ fn name_and_unit(figure: &str) -> (&str, &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::data::tests::data;
+    use super::super::data::tests::{add, data};
     use super::*;
 
     #[test]
@@ -110,6 +115,18 @@ mod tests {
         );
         let ratio = lines.iter().find(|line| line.contains("of best peer")).unwrap();
         assert!(ratio.starts_with("a/b,ebbmalloc,time,") && ratio.ends_with("glibc,worse"));
+    }
+
+    #[test]
+    fn the_part_of_the_kernel_has_rows() {
+        let mut data = data(&[("a/b", "glibc", &[2.0]), ("a/b", "ebbmalloc", &[2.0])]);
+        for allocator in ["glibc", "ebbmalloc"] {
+            add(&mut data, "a/b", allocator, &[(CPU, 2.0), (KERNEL, 0.5), (FAULTS, 1000.0)]);
+        }
+        let text = write(&data).unwrap();
+        for row in ["cpu,s,2.0", "kernel,s,0.5", "page_faults,,1000.0"] {
+            assert!(text.contains(&format!("a/b,glibc,{row},0.0,")), "{text}");
+        }
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! The tables, as Markdown.
 
+use std::iter::repeat_with;
+
 use comfy_table::{CellAlignment, Table, presets};
 use ebb::stats::{Comparison, Verdict};
 
 use super::data::{Data, more_is_better};
-use super::means::Mean;
+use super::means::{Mean, Ratio};
 use super::unit::Unit;
 
 /// A figure of a case.
@@ -149,24 +151,37 @@ pub fn losses(data: &Data, figure: &str, above: f64) -> Option<String> {
     (!body.is_empty()).then(|| table(header.map(String::from).into(), body))
 }
 
-/// Means by allocators.
-pub fn of_means(allocators: &[&str], means: &[Mean]) -> String {
-    let mut header = vec!["over".to_string(), "cases".into()];
-    header.extend(allocators.iter().map(|name| name.to_string()));
-    table(
-        header,
-        means.iter().map(|mean| {
-            let ratios = mean.ratios.iter().map(|&ratio| format!("{ratio:.2}"));
-            [mean.over.clone(), mean.cases.to_string()].into_iter().chain(ratios).collect()
-        }),
-    )
+/// Means of time and of peak memory, by what they are over and allocator.
+pub fn of_means(allocators: &[&str], time: &[Mean], memory: &[Mean]) -> String {
+    let header = ["over", "allocator", "cases", "time", "peak memory"].map(str::to_string);
+    let parts = time.iter().zip(memory).flat_map(|(time, memory)| {
+        let ratios = time.ratios.iter().zip(&memory.ratios);
+        let cells = ratios.map(|(time, memory)| [time.to_string(), memory.to_string()]);
+        part(&time.over, time.cases, allocators, cells)
+    });
+    table(header.into(), parts)
+}
+
+/// A row for each allocator. The first one tells what they are over.
+pub fn part<const N: usize>(
+    over: &str,
+    cases: usize,
+    allocators: &[&str],
+    cells: impl IntoIterator<Item = [String; N]>,
+) -> Vec<Vec<String>> {
+    let first = (over.to_string(), cases.to_string());
+    let labels = [first].into_iter().chain(repeat_with(Default::default));
+    let row = |((name, (over, cases)), cells): ((&&str, (String, String)), [String; N])| {
+        [over, name.to_string(), cases].into_iter().chain(cells).collect()
+    };
+    allocators.iter().zip(labels).zip(cells).map(row).collect()
 }
 
 /// A name, how many cases count, and the means of time and peak memory.
-pub fn of_cares(lines: &[(&str, usize, f64, f64)]) -> String {
+pub fn of_cares(lines: &[(&str, usize, Ratio, Ratio)]) -> String {
     let header = ["", "cases", "time", "peak memory"].map(str::to_string);
-    let row = |&(name, cases, time, peak): &(&str, usize, f64, f64)| {
-        vec![name.into(), cases.to_string(), format!("{time:.2}"), format!("{peak:.2}")]
+    let row = |(name, cases, time, peak): &(&str, usize, Ratio, Ratio)| {
+        vec![name.to_string(), cases.to_string(), time.to_string(), peak.to_string()]
     };
     table(header.into(), lines.iter().map(row))
 }
@@ -213,6 +228,24 @@ mod tests {
         assert!(modes.contains("ebbmalloc-slot") && !modes.contains("glibc"), "{modes}");
         let losses = losses(&data, TIME, 1.1).unwrap();
         assert!(losses.contains("| a/b  | ms"), "{losses}");
+    }
+
+    #[test]
+    fn means_have_a_row_for_each_allocator_and_fit_a_terminal() {
+        let means = |over: &str| {
+            let ratio = |mean| Ratio { mean, interval: Some((0.9 * mean, 1.1 * mean)) };
+            let base = Ratio { mean: 1.0, interval: None };
+            Mean { over: over.into(), cases: 100, ratios: vec![base, ratio(1.0), ratio(2.0)] }
+        };
+        let means = [means("all"), means("allocating")];
+        let text = of_means(&["glibc", "jemalloc-debian", "ebbmalloc"], &means, &means);
+        let rows: Vec<Vec<_>> =
+            text.lines().map(|line| line.split('|').map(str::trim).collect()).collect();
+        assert_eq!(rows[2], ["", "all", "glibc", "100", "1.00", "1.00", ""]);
+        let ratio = "2.00 (1.80..2.20)";
+        assert_eq!(rows[4], ["", "", "ebbmalloc", "", ratio, ratio, ""]);
+        assert_eq!((rows[5][1], rows.len()), ("allocating", 8));
+        assert!(text.lines().all(|line| line.len() <= 80), "{text}");
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub fn draw(data: &Data, out: &Path) -> Result<Option<String>> {
     };
     let over_all = |figure| compared.means(data, figure).swap_remove(0).ratios;
     let (time, memory) = (over_all(TIME), over_all(PEAK));
-    let points: Vec<_> = time.into_iter().zip(memory).collect();
+    let points: Vec<_> = time.iter().zip(memory).map(|(t, m)| (t.mean, m.mean)).collect();
     let title = format!("Geometric means of {} cases, relative to {BASE}", compared.cases.len());
     picture(out, "summary", SIZE, |area| chart(area, &title, &compared.allocators, &points))
         .map(Some)
