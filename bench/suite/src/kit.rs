@@ -105,6 +105,29 @@ impl Kit {
         Ok(python)
     }
 
+    /// Installs packages from crates.io (`NAME@VERSION`). Returns the directory of their programs.
+    pub fn crates(&self, name: &str, packages: &[&str]) -> Result<PathBuf> {
+        let root = self.once(&format!("crates-{name}"), |root| {
+            run(cargo().args(["install", "--quiet", "--locked", "--root"]).arg(root).args(packages))
+        })?;
+        Ok(root.join("bin"))
+    }
+
+    /// Installs packages from npm (`NAME@VERSION`). Returns the directory of their programs.
+    pub fn npm(&self, name: &str, packages: &[&str]) -> Result<PathBuf> {
+        self.packages(&["nodejs"])?;
+        // In Debian npm is another package; others have it in that of node.
+        if self.output_of(Path::new("npm"), &["--version"]).is_err() {
+            self.packages(&["npm"])?;
+        }
+        let root = self.once(&format!("npm-{name}"), |root| {
+            let mut npm = Command::new("npm");
+            npm.args(["install", "--silent", "--ignore-scripts", "--no-audit", "--no-fund"]);
+            run(npm.arg("--prefix").arg(root).args(packages))
+        })?;
+        Ok(root.join("node_modules/.bin"))
+    }
+
     /// Builds a package of the benchmarks' workspace with some features. Returns the directory of
     /// its programs. Each set of features has its own; builds share only their dependencies.
     pub fn build(&self, package: &str, features: &str) -> Result<PathBuf> {
@@ -116,7 +139,7 @@ impl Kit {
         if !target.join("release").exists() {
             eprintln!("building {package} ({name}), which can take minutes");
         }
-        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+        let mut cargo = cargo();
         cargo.args(["build", "--quiet", "--release", "--package", package, "--features", features]);
         cargo.env("CARGO_BUILD_BUILD_DIR", self.work.join("build/shared"));
         run(cargo.arg("--target-dir").arg(&target).current_dir(allocators::workspace()))?;
@@ -141,6 +164,11 @@ impl Kit {
         }
         Ok(path)
     }
+}
+
+/// The cargo that runs this, or else that of the path.
+fn cargo() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()))
 }
 
 /// CPUs that this process may run on.

@@ -2,7 +2,7 @@
 //! the allocator was not tuned for.
 //!
 //! `--draw N` draws N of them, `--only drawn/NAME` asks for them by name. Only the packages of
-//! these programs are installed.
+//! these programs are installed: from Debian, PyPI, crates.io (by `cargo install`) and npm.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -55,6 +55,10 @@ enum Registry {
     Debian,
     #[serde(rename = "PyPI")]
     PyPi,
+    #[serde(rename = "crates.io")]
+    CratesIo,
+    #[serde(rename = "npm")]
+    Npm,
 }
 
 pub fn cases(kit: &Kit) -> Result<Vec<Case>> {
@@ -112,15 +116,18 @@ impl Program {
     /// Sets the program up, runs it once, and makes its case.
     fn case(&self, kit: &Kit) -> Result<Case> {
         let packages: Vec<_> = self.packages.iter().map(String::as_str).collect();
-        let mut path = env::var_os("PATH").unwrap_or_default();
-        match self.registry {
-            Registry::Debian => kit.packages(&packages)?,
-            Registry::PyPi => {
-                let python = kit.python(&format!("{GROUP}-{}", self.name), &packages)?;
-                let first = python.parent().map(PathBuf::from);
-                path = env::join_paths(first.into_iter().chain(env::split_paths(&path)))?;
+        let own = format!("{GROUP}-{}", self.name);
+        let programs = match self.registry {
+            Registry::Debian => {
+                kit.packages(&packages)?;
+                None
             }
-        }
+            Registry::PyPi => kit.python(&own, &packages)?.parent().map(PathBuf::from),
+            Registry::CratesIo => Some(kit.crates(&own, &packages)?),
+            Registry::Npm => Some(kit.npm(&own, &packages)?),
+        };
+        let path = env::var_os("PATH").unwrap_or_default();
+        let path = env::join_paths(programs.into_iter().chain(env::split_paths(&path)))?;
         let input = kit.once("drawn-input", |path| {
             kit.packages(&["python3"])?;
             let script = kit.source("scripts/drawn/inputs.py");
@@ -185,6 +192,18 @@ mod tests {
             assert!(!about.is_empty() && !about.contains('\n'), "{name}: {about}");
             assert!(!packages.is_empty() && packages.iter().all(|p| !p.is_empty()), "{name}");
             assert!(!command.trim().is_empty(), "{name}");
+        }
+    }
+
+    #[test]
+    fn programs_that_cargo_and_npm_install_name_their_versions() {
+        for Program { name, registry, packages, .. } in programs().unwrap() {
+            let version = |package: &String| Some(package.rsplit_once('@')?.1.to_string());
+            let exact = |package| {
+                version(package).is_some_and(|v| v.split('.').count() == 3 && !v.starts_with('^'))
+            };
+            let fixed = matches!(registry, Registry::CratesIo | Registry::Npm);
+            assert!(!fixed || packages.iter().all(exact), "{name}: give NAME@VERSION");
         }
     }
 
