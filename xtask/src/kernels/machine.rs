@@ -20,13 +20,21 @@ const MEMORY_MIB: usize = 2 << 10;
 /// The same with `--all`, whose programs lie in memory.
 const ALL_MEMORY_MIB: usize = 6 << 10;
 
+/// Machines with interrupt controllers of 8 bits have at most this number of CPUs.
+const FEW_CPUS: u16 = 255;
+/// Arguments of qemu for more on amd64: the kernel uses them if interrupts are remapped.
+const MANY_CPUS: [&str; 4] =
+    ["-machine", "kernel-irqchip=split", "-device", "intel-iommu,intremap=on,eim=on"];
+/// The kernel's arguments for them. Without, it measures the time of a loop on each CPU, for long.
+const MANY_CPUS_KERNEL: &str = "lpj=1000000 tsc=reliable";
+
 /// The CPUs of a virtual machine.
 #[derive(clap::Args, Clone, Copy, Debug)]
 pub struct Cpus {
     /// Virtual CPUs; where these are more than this machine has, threads seldom run at the same
-    /// moment
+    /// moment; 256 need amd64, and KVM or qemu 9
     #[arg(long, default_value_t = 4, value_name = "N")]
-    #[arg(value_parser = value_parser!(u16).range(1..=255))]
+    #[arg(value_parser = value_parser!(u16).range(1..=256))]
     cpus: u16,
     /// NUMA nodes that the virtual CPUs and the memory are divided among
     #[arg(long, default_value_t = 1, value_name = "N")]
@@ -102,11 +110,13 @@ pub fn boot(
     mut news: impl FnMut(&mut Console, &str),
 ) -> Result<Console> {
     let seconds = limit.as_secs().to_string();
+    let many = cpus.cpus > FEW_CPUS && arch.name == "amd64";
     let mut command = Command::new("timeout");
     command
         // In our own process group, so that an interrupt from the terminal ends it too.
         .args(["--foreground", "--kill-after=5", &seconds, arch.qemu])
         .args(arch.machine)
+        .args(MANY_CPUS.iter().filter(|_| many))
         .args(match (accelerator, arch.name) {
             (Accelerator::Kvm, _) => ["-accel", "kvm", "-cpu", "host"],
             (Accelerator::Tcg, "arm64") => ["-accel", "tcg,thread=multi", "-cpu", "cortex-a76"],
@@ -124,7 +134,11 @@ pub fn boot(
         .arg("-initrd")
         .arg(initramfs)
         .arg("-append")
-        .arg(format!("{} loglevel=4 panic=-1", arch.arguments))
+        .arg(format!(
+            "{} {} loglevel=4 panic=-1",
+            arch.arguments,
+            if many { MANY_CPUS_KERNEL } else { "" }
+        ))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(File::create(log.with_extension("qemu"))?);
