@@ -1,5 +1,5 @@
 //! Counts time that may be spent, as a share of all time. There is one budget for refaults where no
-//! scavenger runs (`retention/purge_budget.rs`), and another for huge pages.
+//! scavenger runs (`retention/purge_budget.rs`), and two for huge pages.
 
 use crate::backend::tuning::{BUDGET_DIVISOR, BUDGET_NS_MAX, DEBT_NS_MAX};
 
@@ -33,6 +33,11 @@ impl Budget {
     /// Whether more may be spent, as of the last [`Budget::earn`].
     pub fn is_left(&self) -> bool {
         self.credit_ns >= 0
+    }
+
+    /// What may be spent, as of the last [`Budget::earn`].
+    pub fn left_ns(&self) -> u64 {
+        self.credit_ns.max(0) as u64
     }
 
     /// Takes what was spent. The process may have been stopped meanwhile, so debts are bounded.

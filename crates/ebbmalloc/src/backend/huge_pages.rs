@@ -23,6 +23,9 @@ use crate::backend::tuning::{
 use crate::options::HugeChoice;
 use crate::size_class::UNIT;
 
+/// What a huge page of a long run costs: so as many as there may be at a time are paid at first.
+const LENT_NS: u64 = BUDGET_NS_MAX as u64 / HUGE_RUN_PAGES_MAX as u64;
+
 /// Bytes of a huge page.
 pub(crate) const HUGE_BYTES: usize = HUGE_UNITS as usize * UNIT;
 
@@ -40,7 +43,9 @@ pub(crate) struct HugePages {
     /// runs that are touched whole may lie there: others would keep memory resident that the
     /// program never touches.
     pub untouched: Range<UnitIndex>,
-    /// Huge pages that long runs in use may have, whether the program has touched them or not.
+    /// Pays for huge pages of long runs, [`LENT_NS`] each: the program may hardly touch them.
+    lent: Budget,
+    /// Huge pages that the kernel may give to long runs in use, once the program touches them.
     pub advised: u32,
     pub totals: HugeTotals,
     /// What the last run that could have had one was told. Other processes read it.
@@ -79,7 +84,7 @@ answers! {
     /// The heap grew by one.
     Given "it got one when it last grew";
     /// Long runs have as many as they may.
-    Bounded "blocks from 4 MiB on have 64 MiB of them, the most without EBB_HUGE=always";
+    Bounded "blocks from 4 MiB on have 64 MiB of them, or had them, the most with EBB_HUGE=auto";
     /// They have used up their time.
     Dear "they took too long lately, so the heap asks again later";
     /// The kernel refused the last one, or there was no place for it.
@@ -102,7 +107,7 @@ pub(crate) struct HugeTotals {
     pub pages: usize,
     /// Requests that the kernel refused.
     pub refusals: usize,
-    /// Time that the kernel took for `pages`, in ns.
+    /// Time that the kernel took for those that the engine touched, in ns.
     pub ns: u64,
 }
 
@@ -116,6 +121,7 @@ impl HugePages {
             refusals: 0,
             skips: 0,
             untouched: 0..0,
+            lent: Budget::new(),
             advised: 0,
             totals: HugeTotals { pages: 0, refusals: 0, ns: 0 },
             answer: HugeAnswer::Unasked,
@@ -128,6 +134,8 @@ impl HugePages {
         self.choose(choice);
         self.budget.begin(now_ms);
         self.budget.spend(-FIRST_CREDIT_NS);
+        self.lent.begin(now_ms);
+        self.lent.spend(-BUDGET_NS_MAX);
     }
 
     /// Sets whether huge pages are wanted.
@@ -145,16 +153,24 @@ impl HugePages {
         self.choice != HugeChoice::Never && self.are_possible && in_use >= HUGE_IN_USE_UNITS_MIN
     }
 
-    /// How many more huge pages long runs may have.
-    pub fn advisable(&mut self) -> u32 {
-        let more = match self.choice {
-            HugeChoice::Always => u32::MAX / HUGE_UNITS,
-            _ => HUGE_RUN_PAGES_MAX.saturating_sub(self.advised),
-        };
+    /// How many more huge pages long runs may have, if they have `lent`.
+    pub fn lendable(&mut self, lent: usize, now_ms: impl FnOnce() -> u64) -> u32 {
+        if self.choice == HugeChoice::Always {
+            return u32::MAX / HUGE_UNITS;
+        }
+        self.lent.earn(now_ms());
+        let by_time = (self.lent.left_ns() / LENT_NS) as u32;
+        let more = HUGE_RUN_PAGES_MAX.saturating_sub(lent as u32).min(by_time);
         if more == 0 {
             self.answer = HugeAnswer::Bounded;
         }
         more
+    }
+
+    /// Records that a long run may have `count` of them. The first was recorded before.
+    pub fn lend(&mut self, count: u32) {
+        self.totals.pages += count as usize - 1;
+        self.lent.spend(count as i64 * LENT_NS as i64);
     }
 
     /// Whether the heap should grow by a huge page now, if it may have one.
@@ -251,7 +267,7 @@ pub(super) fn places(
 ) -> StepBy<Range<UnitIndex>> {
     let before = units.start.saturating_sub(HUGE_UNITS - 1);
     let first = region.align_unit(before, HUGE_UNITS).unwrap_or(units.end);
-    let none = counts.huge_pages == 0;
+    let none = counts.huge_pages == 0 && counts.lent == 0;
     let all = if none { 0..0 } else { first..units.end };
     all.step_by(HUGE_UNITS as usize)
 }

@@ -147,12 +147,14 @@ impl UnitFlags {
 
     /// A paged unit is in a list of open units.
     const OPEN: u8 = 1 << 5;
-    /// A long run in use may have that huge page.
+    /// The kernel may still give that huge page to the run in use there.
     const ADVISED: u8 = 1 << 6;
+    /// A long run had that huge page, and nothing of it was purged since.
+    const LENT: u8 = 1 << 7;
 
     /// Keeps only the flags that outlast runs.
     fn of_memory(self) -> Self {
-        Self(self.0 & (Self::MOVED | Self::BEGINS | Self::HUGE | Self::ADVISED))
+        Self(self.0 & !(Self::TAIL | Self::OPEN))
     }
 
     fn with(self, bit: u8, set: bool) -> Self {
@@ -202,6 +204,14 @@ impl UnitFlags {
 
     pub fn with_advised(self, advised: bool) -> Self {
         self.with(Self::ADVISED, advised)
+    }
+
+    pub fn lent(self) -> bool {
+        self.0 & Self::LENT != 0
+    }
+
+    pub fn with_lent(self, lent: bool) -> Self {
+        self.with(Self::LENT, lent)
     }
 
     pub fn with_mapping(self, moved: bool, begins: bool) -> Self {

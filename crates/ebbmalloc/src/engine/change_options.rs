@@ -18,7 +18,7 @@ impl<O: Os> Engine<O> {
             Place::huge if self.setup().safety_mode == SafetyMode::Hardened => {
                 return Err(SetError::NotNow);
             }
-            Place::huge => self.pages.lock().huge.choose(options.huge),
+            Place::huge => self.pages().choose_huge(options.huge),
             Place::purge_delay => {
                 self.set_purge_delay(options.purge_delay);
                 // A thread that has not seen it may still keep a block.

@@ -235,7 +235,7 @@ impl<O: Os> Engine<O> {
         let Some(Granted { first: target, .. }) = granted else {
             return ptr::null_mut();
         };
-        let heap = pages.heap_of(first);
+        let (heap, lent) = (pages.heap_of(first), pages.lent_to(run));
         pages.note(target, size, heap);
         // Still under the lock: pages move without it, and meanwhile no round may purge the tail
         // behind the block.
@@ -263,6 +263,9 @@ impl<O: Os> Engine<O> {
             Moved::Stuck => pages.lose(first, units),
         }
         region.set_entry(target, entry);
+        if let Some(moved_to) = UnitRange::new(target, needed) {
+            pages.move_lent(lent, moved_to);
+        }
         drop(pages);
         self.count_large_freed(before);
         self.count_large(self.noted_bytes(target));

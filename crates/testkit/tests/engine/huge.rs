@@ -316,8 +316,15 @@ fn all_long_blocks_together_have_only_some() {
     engine.check_with(&blocks);
     free(&engine, blocks);
     engine.trim();
-    // Those that are freed make room.
+    // What is purged makes room, as time passes: else who frees and trims would fault without end.
+    for _ in 0..20 {
+        free(&engine, vec![engine.alloc(60 * MIB)]);
+        engine.trim();
+    }
+    assert!(engine.stats().huge_pages <= 32);
+    engine.os().sleep_ms(1024);
     let block = engine.alloc(60 * MIB);
+    assert!(engine.stats().huge_pages <= 64);
     assert!(advised_bytes(&engine) >= 58 * MIB);
     engine.check_with(&[block]);
     let always = os().huge_pages_in(1).space(1 << 30).environment("EBB_HUGE", "always");
@@ -377,6 +384,40 @@ fn pages_move_without_advice() {
     free(&engine, vec![block]);
     engine.trim();
     engine.check_with(&kept);
+}
+
+/// Else a program that touches a page of each would have ever more resident.
+#[test]
+fn the_bound_holds_where_pages_move_and_memory_is_used_again() {
+    let engine = Engine::new(os().huge_pages_in(1).space(3 << 30));
+    let mut kept = Vec::new();
+    for _ in 0..20 {
+        let block = engine.alloc(16 * MIB);
+        kept.push(engine.alloc(100_000));
+        // SAFETY: a live block.
+        kept.push(unsafe { engine.realloc(block, 24 * MIB, 1) });
+        engine.os().sleep_ms(1024);
+    }
+    assert!(engine.stats().huge_pages <= 32, "{:?}", engine.stats().huge_pages);
+    engine.check_with(&kept);
+    let engine = Engine::new(os().huge_pages_in(1).space(3 << 30));
+    let mut kept = Vec::new();
+    for _ in 0..20 {
+        free(&engine, vec![engine.alloc(16 * MIB)]);
+        kept.push(engine.alloc(16 * MIB));
+        engine.os().sleep_ms(20);
+        assert!(engine.stats().huge_bytes <= 64 << 20, "{:?}", engine.stats().huge_bytes);
+    }
+    engine.check_with(&kept);
+}
+
+#[test]
+fn who_forbids_them_later_gets_no_more() {
+    let engine = engine(1);
+    let block = engine.alloc(40 * MIB);
+    engine.set("huge", "never").unwrap();
+    assert_eq!(engine.os().advised(), []);
+    engine.check_with(&[block]);
 }
 
 /// A block has no right to what lies behind its end, so that may not become resident.

@@ -93,8 +93,8 @@ impl<O: Os> Pages<'_, O> {
             }
             last_state = run.state;
         }
-        let PageCounts { purged, purges, huge_pages, .. } = self.heap.counts;
-        let known = PageCounts { purged, purges, huge_pages, ..counts };
+        let PageCounts { purged, purges, huge_pages, lent, .. } = self.heap.counts;
+        let known = PageCounts { purged, purges, huge_pages, lent, ..counts };
         assert_eq!(known, self.heap.counts, "unit counts");
         let trees = [&self.heap.dirty, &self.heap.clean, &self.heap.unmapped];
         let in_trees: usize = trees.iter().map(|tree| tree.check(self.region)).sum();
@@ -103,15 +103,17 @@ impl<O: Os> Pages<'_, O> {
         let begin = units.filter(|&unit| flags(self.region, unit as UnitIndex).begins()).count();
         assert_eq!(begin, self.heap.mappings.count(), "mappings");
         let all = 0..(self.region.committed() / UNIT) as UnitIndex;
-        let (mut huge_pages, mut advised) = (0, 0);
+        let (mut huge_pages, mut advised, mut lent) = (0, 0, 0);
         for place in places(self.region, &self.heap.counts, all) {
             let flags = flags(self.region, place);
             huge_pages += flags.huge() as usize;
             advised += flags.advised() as u32;
-            assert!(flags.huge() || !flags.advised(), "advice at {place} for no huge page");
+            lent += flags.lent() as usize;
+            assert!(flags.lent() || !flags.advised(), "advice at {place} for no huge page");
         }
         assert_eq!(huge_pages, self.heap.counts.huge_pages, "huge pages");
         assert_eq!(advised, self.heap.huge.advised, "advised huge pages");
+        assert_eq!(lent, self.heap.counts.lent, "lent huge pages");
         counts.in_use
     }
 }

@@ -28,8 +28,8 @@ use crate::options::DelayChoice;
 use crate::platform::os::Os;
 use crate::size_class::UNIT;
 
-/// Units of the page heap by state, and its purges. All are units but `unmapped_runs`,
-/// `purges` and `huge_pages`.
+/// Units of the page heap by state, and its purges. All are units but `unmapped_runs`, `purges`,
+/// `huge_pages` and `lent`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PageCounts {
     /// Handed out.
@@ -49,6 +49,8 @@ pub(crate) struct PageCounts {
     pub purges: usize,
     /// Huge pages, as far as the page heap has not purged a part of them.
     pub huge_pages: usize,
+    /// Those of long runs that may be resident though the program hardly touched them.
+    pub lent: usize,
 }
 
 impl PageCounts {
@@ -68,6 +70,7 @@ impl PageCounts {
         purged: 0,
         purges: 0,
         huge_pages: 0,
+        lent: 0,
     };
 
     /// Adds a free run to the counts.
