@@ -6,6 +6,7 @@
 #include "maps.h"
 #include <malloc.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 // Each kind has as many bytes of addresses as the others, in blocks twice as large. Beside them
 // are some blocks of usual sizes, which are touched as a whole.
@@ -76,6 +77,10 @@ static void shuffle(void) {
 int main(void) {
     if (!overcommits()) {
         fprintf(stderr, "the kernel promises no more memory than it has\n");
+        return 77;
+    }
+    if (sysconf(_SC_PAGESIZE) != PAGE) {
+        fprintf(stderr, "pages of the system are not those of the test: %d bytes\n", PAGE);
         return 77;
     }
     int is_long = getenv("LONG") != NULL;

@@ -59,6 +59,7 @@ static unsigned long hand_over(struct parcel *parcel, uint32_t owner, uint32_t *
     struct parcel *other = __atomic_exchange_n(place, parcel, __ATOMIC_ACQ_REL);
     if (other == NULL) return 0;
     unsigned long foreign = other->owner != owner;
+    CHECK(other->owner <= THREADS);
     verify(other, other->owner);
     free(other);
     return foreign;

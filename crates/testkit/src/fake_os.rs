@@ -646,7 +646,11 @@ impl OsMemory for FakeOs {
         let mut advised = self.advised.lock().unwrap();
         let is_met = |old: &Range<usize>| old.start < range.end && range.start < old.end;
         if !allowed {
-            advised.retain(|old| !is_met(old));
+            let rests = |old: Range<usize>| match is_met(&old) {
+                true => [old.start..range.start.max(old.start), range.end.min(old.end)..old.end],
+                false => [old, 0..0],
+            };
+            *advised = advised.drain(..).flat_map(rests).filter(|rest| !rest.is_empty()).collect();
             return true;
         }
         assert!(!advised.iter().any(is_met), "advised twice");

@@ -80,11 +80,11 @@ answers! {
     /// The option forbids them.
     Forbidden "EBB_HUGE=never, or EBB_HARDEN, forbids them";
     /// The system has none for programs.
-    Missing "programs have none of 2 MiB here (/sys/kernel/mm/transparent_hugepage)";
+    Missing "the system has none for it (Linux: /sys/kernel/mm/transparent_hugepage, 4 KiB pages)";
     /// The heap grew by one.
     Given "it got one when it last grew";
     /// Long runs have as many as they may.
-    Bounded "blocks from 4 MiB on have 64 MiB of them, or had them, the most with EBB_HUGE=auto";
+    Bounded "blocks from 4 MiB on have 64 MiB, or had them lately, the most with EBB_HUGE=auto";
     /// They have used up their time.
     Dear "they took too long lately, so the heap asks again later";
     /// The kernel refused the last one, or there was no place for it.
@@ -167,10 +167,13 @@ impl HugePages {
         more
     }
 
-    /// Records that a long run may have `count` of them. The first was recorded before.
-    pub fn lend(&mut self, count: u32) {
+    /// Records that a long run may have `count` of them. The first, which took so long, was recorded
+    /// before. The others are taken to be like it.
+    pub fn lend(&mut self, count: u32, took_ns: u64) {
         self.totals.pages += count as usize - 1;
         self.lent.spend(count as i64 * LENT_NS as i64);
+        let more_ns = (took_ns as i64 - SMALL_NS).saturating_mul(count as i64 - 1);
+        self.budget.spend(more_ns.min(BUDGET_NS_MAX));
     }
 
     /// Whether the heap should grow by a huge page now, if it may have one.

@@ -105,8 +105,8 @@ tunables! {
     HUGE_IN_USE_UNITS_MIN: usize = mib(16), "units", 37;
     /// The shortest run that huge pages back as the program touches it.
     HUGE_RUN_UNITS_MIN: u32 = mib(4) as u32, "units", 37;
-    /// The most huge pages of such runs in use, with `EBB_HUGE=auto`: what a program may have
-    /// resident of them that it touches in single places only.
+    /// The most huge pages that such runs have or had, until they are purged, with `EBB_HUGE=auto`:
+    /// what may be resident though the program hardly touched it.
     HUGE_RUN_PAGES_MAX: u32 = 32, "huge pages", 37;
     /// Least time that the memory of a huge page takes in small pages: 1 µs each.
     SMALL_NS: i64 = 500_000, "ns", 37;

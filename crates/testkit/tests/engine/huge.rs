@@ -381,6 +381,7 @@ fn pages_move_without_advice() {
         kept.pop();
     }
     assert!(engine.stats().live_bytes > 70 << 20);
+    assert!(engine.os().moves() > 0, "none moved");
     free(&engine, vec![block]);
     engine.trim();
     engine.check_with(&kept);
@@ -399,6 +400,7 @@ fn the_bound_holds_where_pages_move_and_memory_is_used_again() {
         engine.os().sleep_ms(1024);
     }
     assert!(engine.stats().huge_pages <= 32, "{:?}", engine.stats().huge_pages);
+    assert!(engine.os().moves() >= 10, "{}", engine.os().moves());
     engine.check_with(&kept);
     let engine = Engine::new(os().huge_pages_in(1).space(3 << 30));
     let mut kept = Vec::new();
@@ -414,10 +416,18 @@ fn the_bound_holds_where_pages_move_and_memory_is_used_again() {
 #[test]
 fn who_forbids_them_later_gets_no_more() {
     let engine = engine(1);
-    let block = engine.alloc(40 * MIB);
+    let block = engine.alloc(24 * MIB);
+    let gap = engine.alloc(20 * MIB);
+    let other = engine.alloc(20 * MIB);
+    assert!(engine.os().advised().len() >= 2);
+    free(&engine, vec![gap]);
+    engine.trim();
+    // The fake system checks that what lies between is not advised: it may be unmapped.
     engine.set("huge", "never").unwrap();
     assert_eq!(engine.os().advised(), []);
-    engine.check_with(&[block]);
+    let later = engine.alloc(50 * MIB);
+    assert_eq!(engine.os().advised(), []);
+    engine.check_with(&[block, other, later]);
 }
 
 /// A block has no right to what lies behind its end, so that may not become resident.
@@ -457,7 +467,7 @@ fn why_tells_how_much_is_in_them_and_why_not_more() {
     let bytes = usual.stats().huge_bytes >> 20;
     has(&usual, &format!("Up to {bytes}.0 MiB of"));
     fill(&usual, 160 * MIB, 20 * MIB);
-    has(&usual, "more: blocks from 4 MiB on have 64 MiB of them");
+    has(&usual, "more: blocks from 4 MiB on have 64 MiB, or had them lately");
     let dear = engine(4000);
     fill(&dear, 40 * MIB, 1024);
     has(&dear, "more: they took too long");
@@ -466,7 +476,7 @@ fn why_tells_how_much_is_in_them_and_why_not_more() {
     has(&refused, "more: the kernel refused one");
     let missing = Engine::new(os().no_huge_pages());
     fill(&missing, 20 * MIB, 1024);
-    has(&missing, "more: programs have none of 2 MiB here");
+    has(&missing, "more: the system has none for it");
     for name in ["EBB_HARDEN", "EBB_HUGE"] {
         let value = if name == "EBB_HUGE" { "never" } else { "1" };
         let forbidden = Engine::new(os().huge_pages_in(1).environment(name, value));

@@ -143,7 +143,7 @@ fn options_that_exclude_each_other_are_told() {
     assert!(said.contains("EBB_HUGE is ignored because EBB_HARDEN is set"), "{said}");
     assert_eq!(printed(set("EBB_HARDEN", "1").environment("EBB_HUGE", "never")), "");
     let said = printed(set("EBB_HUGE", "always").no_huge_pages());
-    assert!(said.contains("EBB_HUGE=always is not possible: programs have none"), "{said}");
+    assert!(said.contains("EBB_HUGE=always is not possible: the system has none"), "{said}");
     assert_eq!(printed(set("EBB_HUGE", "auto").no_huge_pages()), "");
 }
 

@@ -36,17 +36,15 @@ impl<O: Os> Pages<'_, O> {
         // SAFETY: the units are in use, and none was touched yet.
         let took_ns = unsafe { os.back_by_huge_page(self.region.address(first), HUGE_BYTES) };
         heap.huge.record(took_ns);
-        if took_ns.is_none() {
-            return;
-        }
+        let Some(took_ns) = took_ns else { return };
         let rest = first + HUGE_UNITS..first + count * HUGE_UNITS;
         let is_advised = !rest.is_empty() && heap.huge.take_due(now_ms) && self.allow(&rest);
         let count = if is_advised { count } else { 1 };
-        self.heap.huge.lend(count);
+        self.heap.huge.lend(count, took_ns);
         for place in places_in(first, count) {
             huge_pages::mark(self.region, &mut self.heap.counts, place, true);
             self.set_lent(place, true);
-            self.set_advised(place, true);
+            self.set_advised(place, place > first);
         }
     }
 
@@ -54,11 +52,12 @@ impl<O: Os> Pages<'_, O> {
     fn allow(&self, units: &Range<UnitIndex>) -> bool {
         let (start, bytes) = (self.region.address(units.start), units.len() * UNIT);
         // SAFETY: the units are committed, and advice changes no contents.
-        unsafe {
-            let allowed = self.os.allow_huge_pages(start, bytes, true);
-            // The kernel may have come half-way.
-            allowed || self.os.allow_huge_pages(start, bytes, false) && false
+        let is_allowed = unsafe { self.os.allow_huge_pages(start, bytes, true) };
+        if !is_allowed {
+            // It may have come half-way.
+            self.forbid(units);
         }
+        is_allowed
     }
 
     /// Sets whether huge pages are wanted. Those that were not given yet are not either.
@@ -70,22 +69,33 @@ impl<O: Os> Pages<'_, O> {
     }
 
     /// Takes the advice back that reaches into these units: the run there becomes shorter, moves,
-    /// or is freed.
+    /// or is freed. The kernel may refuse it where that divides a mapping and there are too many:
+    /// then it may still back these places, which stay lent.
     pub fn end_advice(&mut self, units: Range<UnitIndex>) {
         if self.heap.huge.advised == 0 {
             return;
         }
-        let is_advised = |&place: &UnitIndex| flags(self.region, place).advised();
-        let mut places = huge_pages::places(self.region, &self.heap.counts, units);
-        let (first, mut end) = (places.by_ref().find(is_advised), 0);
-        for place in first.into_iter().chain(places.filter(is_advised)) {
+        let mut stretch = 0..0;
+        for place in huge_pages::places(self.region, &self.heap.counts, units) {
+            if !flags(self.region, place).advised() {
+                continue;
+            }
             self.set_advised(place, false);
-            end = place + HUGE_UNITS;
+            if place != stretch.end {
+                self.forbid(&stretch);
+                stretch.start = place;
+            }
+            stretch.end = place + HUGE_UNITS;
         }
-        if let Some(first) = first {
-            let bytes = (end - first) as usize * UNIT;
-            // SAFETY: the advice changes no contents.
-            unsafe { self.os.allow_huge_pages(self.region.address(first), bytes, false) };
+        self.forbid(&stretch);
+    }
+
+    /// Keeps the kernel from backing these units by huge pages.
+    fn forbid(&self, units: &Range<UnitIndex>) {
+        if !units.is_empty() {
+            let (start, bytes) = (self.region.address(units.start), units.len() * UNIT);
+            // SAFETY: the units are committed, and advice changes no contents.
+            unsafe { self.os.allow_huge_pages(start, bytes, false) };
         }
     }
 
@@ -96,7 +106,7 @@ impl<O: Os> Pages<'_, O> {
     }
 
     /// Records that the pages of a run with `lent` huge pages have moved to these units, which are
-    /// no fewer.
+    /// no fewer. The last place may reach over their end.
     pub fn move_lent(&mut self, lent: u32, units: UnitRange) {
         if let Some(first) = self.region.align_unit(units.first(), HUGE_UNITS) {
             let places = places_in(first, lent).take_while(|&place| place < units.end());
@@ -126,9 +136,13 @@ impl<O: Os> Pages<'_, O> {
     /// Records that a part of these units is not resident any more.
     pub(super) fn break_in(&mut self, units: Range<UnitIndex>) {
         self.end_advice(units.clone());
-        for first in huge_pages::places(self.region, &self.heap.counts, units) {
-            huge_pages::mark(self.region, &mut self.heap.counts, first, false);
-            self.set_lent(first, false);
+        for place in huge_pages::places(self.region, &self.heap.counts, units) {
+            let flags = flags(self.region, place);
+            // Records of a long range that was never touched are not written.
+            if flags.huge() || flags.lent() {
+                huge_pages::mark(self.region, &mut self.heap.counts, place, false);
+                self.set_lent(place, false);
+            }
         }
     }
 }

@@ -57,7 +57,6 @@ impl<O: Os> Pages<'_, O> {
 
     /// Gives a run up that cannot be used any more.
     pub fn lose(&mut self, first: UnitIndex, units: u32) {
-        self.end_advice(first..first + units);
         self.clear_note(first);
         self.heap.counts.in_use -= units as usize;
         match self.region.entry(first as usize) {

@@ -145,7 +145,7 @@ statistics! {
         huge_pages: Counter Count,
         /** Requests for a huge page that the kernel refused, as one without them does. */
         huge_refusals: Counter Count,
-        /** Time that the kernel took for `huge_pages`, by a clock that ticks some ms apart. */
+        /** Time for those that the engine touched first, by a clock that ticks some ms apart. */
         huge_us: Counter Micros,
         /** Blocks above 64 KiB that the program holds. */
         large_blocks: Gauge Count,
