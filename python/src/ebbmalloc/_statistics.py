@@ -93,7 +93,7 @@ class Stats(TypedDict):
     huge_pages: int
     #: Requests for a huge page that the kernel refused, as one without them does.
     huge_refusals: int
-    #: Time that the kernel took for `huge_pages`, by a clock that ticks some ms apart.
+    #: Time for those that the engine touched first, by a clock that ticks some ms apart.
     huge_us: int
     #: Blocks above 64 KiB that the program holds.
     large_blocks: int

@@ -167,13 +167,13 @@ impl HugePages {
         more
     }
 
-    /// Records that a long run may have `count` of them. The first, which took so long, was recorded
-    /// before. The others are taken to be like it.
-    pub fn lend(&mut self, count: u32, took_ns: u64) {
+    /// Records that a long run may have `count` of them. The first was recorded before.
+    ///
+    /// What the others take is not measured. To charge what the first took for each of them would
+    /// end huge pages by one tick of the clock.
+    pub fn lend(&mut self, count: u32) {
         self.totals.pages += count as usize - 1;
         self.lent.spend(count as i64 * LENT_NS as i64);
-        let more_ns = (took_ns as i64 - SMALL_NS).saturating_mul(count as i64 - 1);
-        self.budget.spend(more_ns.min(BUDGET_NS_MAX));
     }
 
     /// Whether the heap should grow by a huge page now, if it may have one.

@@ -74,8 +74,8 @@ choices! {
 choices! {
     /// Whether memory for blocks up to 4 KiB, and from 4 MiB on, is backed by huge pages of 2 MiB.
     HugeChoice {
-        /// Where the heap grows, once 16 MiB are in use, while they cost the program at most 1/32
-        /// of its time more than small pages do. Blocks from 4 MiB on have 64 MiB of them: what a
+        /// Where the heap grows, once 16 MiB are in use, while those that it touches first cost at
+        /// most 1/32 of the time more than small pages do. Blocks from 4 MiB on have 64 MiB: what a
         /// program touches one page of may become resident whole.
         Auto = "auto" | "1",
         /// Where the heap grows, once 16 MiB are in use, whatever they take and however many.

@@ -36,11 +36,13 @@ impl<O: Os> Pages<'_, O> {
         // SAFETY: the units are in use, and none was touched yet.
         let took_ns = unsafe { os.back_by_huge_page(self.region.address(first), HUGE_BYTES) };
         heap.huge.record(took_ns);
-        let Some(took_ns) = took_ns else { return };
+        if took_ns.is_none() {
+            return;
+        }
         let rest = first + HUGE_UNITS..first + count * HUGE_UNITS;
         let is_advised = !rest.is_empty() && heap.huge.take_due(now_ms) && self.allow(&rest);
         let count = if is_advised { count } else { 1 };
-        self.heap.huge.lend(count, took_ns);
+        self.heap.huge.lend(count);
         for place in places_in(first, count) {
             huge_pages::mark(self.region, &mut self.heap.counts, place, true);
             self.set_lent(place, true);
