@@ -1,5 +1,5 @@
-// After a burst of frees at most a quarter of the memory stays, though the program does nothing
-// more: with one thread at once; with another thread, that only waits, within seconds, by the
+// After a burst of frees at most a quarter of the memory stays, though the program does no more.
+// With one thread it goes at once; with another thread, that only waits, within seconds, by the
 // scavenger, also where it was needed again several times. With LONG it is 1 GiB.
 // expect: exit 0
 // check: no resident memory counts what check mode holds back
