@@ -49,7 +49,10 @@ impl<O: Os> Engine<O> {
             ledger.for_each_conclusion(resident, |conclusion| {
                 result = result.and_then(|()| writeln!(out, "{conclusion}"));
             });
-            result.and_then(|()| writeln!(out, "{}", self.huge_report()))
+            match ledger.resident() {
+                0 => result,
+                _ => result.and_then(|()| writeln!(out, "{}", self.huge_report())),
+            }
         })
     }
 
