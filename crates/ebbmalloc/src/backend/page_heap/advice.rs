@@ -52,14 +52,19 @@ impl<O: Os> Pages<'_, O> {
 
     /// Lets the kernel back these units by huge pages. False if it refuses.
     fn allow(&self, units: &Range<UnitIndex>) -> bool {
-        let (start, bytes) = (self.region.address(units.start), units.len() * UNIT);
-        // SAFETY: the units are committed, and advice changes no contents.
-        let is_allowed = unsafe { self.os.allow_huge_pages(start, bytes, true) };
+        let is_allowed = self.tell(units, true);
         if !is_allowed {
             // It may have come half-way.
-            self.forbid(units);
+            self.tell(units, false);
         }
         is_allowed
+    }
+
+    /// Tells the kernel whether it may back these units by huge pages. False if it refuses.
+    fn tell(&self, units: &Range<UnitIndex>, allowed: bool) -> bool {
+        let (start, bytes) = (self.region.address(units.start), units.len() * UNIT);
+        // SAFETY: the units are committed, and advice changes no contents.
+        units.is_empty() || unsafe { self.os.allow_huge_pages(start, bytes, allowed) }
     }
 
     /// Sets whether huge pages are wanted. Those that were not given yet are not either.
@@ -84,21 +89,12 @@ impl<O: Os> Pages<'_, O> {
             }
             self.set_advised(place, false);
             if place != stretch.end {
-                self.forbid(&stretch);
+                self.tell(&stretch, false);
                 stretch.start = place;
             }
             stretch.end = place + HUGE_UNITS;
         }
-        self.forbid(&stretch);
-    }
-
-    /// Keeps the kernel from backing these units by huge pages.
-    fn forbid(&self, units: &Range<UnitIndex>) {
-        if !units.is_empty() {
-            let (start, bytes) = (self.region.address(units.start), units.len() * UNIT);
-            // SAFETY: the units are committed, and advice changes no contents.
-            unsafe { self.os.allow_huge_pages(start, bytes, false) };
-        }
+        self.tell(&stretch, false);
     }
 
     /// How many huge pages are lent to a run in these units.
